@@ -1,0 +1,158 @@
+"""Backend: who runs a job on a machine. The agent is one; a cluster's scheduler will be another.
+
+Implementations raise `HostUnreachable` when no answer came, `HostRefused` for a clear no, `AgentBroken` for nonsense.
+A start is never retried blindly: it is asked for by job id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aicrun.wire.facts import HostReading
+from aicrun.wire.jobs import JobReport, JobRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a survey wants to know, in one call.
+
+    `runs`: names whose records and measured facts are wanted; `paths`: volumes to look at (may begin with `~`);
+    `env_keys`: environments that may be ready below `data`; `data`: the machine's data volume (may be empty).
+    """
+
+    runs: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    env_keys: tuple[str, ...] = ()
+    data: str = ""
+    cards: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """Bytes of a log from `offset` on; `next_offset` is where to go on, `eof` that the end of now is reached.
+
+    `dropped_bytes` were not recorded (cap or full disk); when the head's budget is used, bytes jump from the head
+    to the kept tail and `gap_bytes` tells how many are missing before this slice.
+    """
+
+    data: bytes
+    offset: int
+    next_offset: int
+    eof: bool
+    dropped_bytes: int = 0
+    gap_bytes: int = 0
+    step: str = ""
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The answer to `reserve`: `ok`, `busy` (another record of this run stands) or `no` (with its reason)."""
+
+    answer: str
+    report: JobReport | None = None
+    reason: str = ""
+
+
+class Backend(Protocol):
+    """A place that runs jobs. All ids are 16 hex digits; every call is idempotent by job id."""
+
+    machine: str
+
+    def survey(self, question: Question) -> HostReading:
+        """Everything about the host that the question asks."""
+        ...
+
+    def missing(self, tree: str, manifest: bytes, hashes: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of `hashes` (SHA-256 of contents) the host's store lacks; keeps `manifest` as the tree's listing."""
+        ...
+
+    def put(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Send (hash, bytes) pairs to the store; verified there, safe to repeat."""
+        ...
+
+    def reserve(self, request: JobRequest, confirm: bool) -> Reserved:
+        """Make the job's record and its keeper; with `confirm` decide `go` in the same step (one-machine rule)."""
+        ...
+
+    def look(self, run: str) -> tuple[tuple[JobReport, ...], tuple[str, ...]]:
+        """All records of the run that are not `no`, and the names of records that cannot be read."""
+        ...
+
+    def confirm(self, job_id: str) -> tuple[str, str]:
+        """(decision that stands, its reason)."""
+        ...
+
+    def withdraw(self, job_id: str, reason: str) -> tuple[str, str]:
+        """(decision that stands, its reason); an unknown id leaves a tombstone."""
+        ...
+
+    def touch(self, job_id: str) -> None:
+        """Restart the gate timer of a reservation."""
+        ...
+
+    def jobs(
+        self, ids: tuple[str, ...] = (), *, statuses: tuple[str, ...] = (), limit: int = 20
+    ) -> tuple[tuple[JobReport, ...], int]:
+        """Reports newest first and how many more there are; with `ids` exactly those that exist."""
+        ...
+
+    def job(self, key: str) -> JobReport:
+        """The newest job of a run name, run id, job id, or four or more first digits of an id; `not_found` else."""
+        ...
+
+    def wait(self, job_id: str, known: str, timeout_s: float) -> JobReport:
+        """Long poll: returns when the job's status differs from `known` (a status value) or after `timeout_s`."""
+        ...
+
+    def log(
+        self, job_id: str, step: str, offset: int | None, limit: int, tail_lines: int, attempt: int = 0
+    ) -> LogSlice:
+        """A slice of a step's log; `offset` None: the last `tail_lines` lines. `step` empty: the running or last one."""
+        ...
+
+    def follow(self, job_id: str, step: str, offset: int) -> Iterator[LogSlice]:
+        """Slices as they grow, on a channel of its own, until the step has ended and all was read."""
+        ...
+
+    def stop(self, job_id: str, by: str, grace_s: int | None) -> JobReport:
+        """Ask a job to end; returns at once with the intent recorded; a finished job is left as it is."""
+        ...
+
+    def supervise(self, job_id: str, supervision: dict[str, Any], limits: dict[str, Any], by: str) -> JobReport:
+        """Change supervision fields in place, delivered to a live keeper."""
+        ...
+
+    def upload(self, job_id: str, by: str) -> JobReport:
+        """Upload the checkpoints of an ended job again; returns when the upload runs."""
+        ...
+
+    def delete(self, job_id: str, by: str) -> JobReport:
+        """Remove the records and logs of a terminal job; never its checkpoints or workspace."""
+        ...
+
+    def forget(self, job_id: str, by: str) -> JobReport:
+        """A person says that an `unknown` job does not count any more."""
+        ...
+
+    def notes(self) -> str:
+        """The whole notes file as text (at most 1 MiB of its end)."""
+        ...
+
+    def add_note(self, text: str, by: str) -> None:
+        """Append one line by a person."""
+        ...
+
+    def doctor(self, data: str) -> tuple[dict[str, str], ...]:
+        """Findings, each `{word: ok|note|bad|?, topic, text, help}`."""
+        ...
+
+    def gc(self, dry_run: bool, older_than_s: int) -> tuple[dict[str, Any], ...]:
+        """What the sweep removes (or would): rows of `{what, path, bytes, why}`."""
+        ...
+
+    def close(self) -> None:
+        """End the connection; runs are not touched."""
+        ...

@@ -1,0 +1,198 @@
+"""The values that a checked run.yaml and machines.yaml become. Plain frozen data; it must not read or check anything.
+
+Sizes are whole MiB (2**20 bytes) or bytes as the name says, durations whole seconds. Text that may still hold
+placeholders (`${run.id}`) is marked so; everything else is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A closed range; an absent side does not bound. For versions each side is a tuple of numbers."""
+
+    low: Any = None
+    high: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class CardDemand:
+    """What the spec asks of each card. `vram_mib` must be free on top of `headroom_mib` when the run starts."""
+
+    vram_mib: int
+    headroom_mib: int
+    count: int = 1
+    models: tuple[str, ...] = ()
+    total_vram_mib: Bounds | None = None
+    uuid: str = ""
+    index: int | None = None
+    max_utilization_percent: int = 10
+    foreign_allowed: bool = False
+    compute_capability: Bounds | None = None
+    driver: Bounds | None = None
+    cuda: Bounds | None = None
+    same_model: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DiskDemand:
+    """Free bytes wanted on the volume of `path` (may hold placeholders)."""
+
+    path: str
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Where the run may go: empty `names` and `labels` admit every machine."""
+
+    names: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    gpu: CardDemand | None = None
+    cpus: int | None = None
+    memory_mib: int | None = None
+    disk: DiskDemand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """Code the run needs: `path` is absolute on this client, `include`/`exclude` are gitignore-style patterns."""
+
+    path: str
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetupSpec:
+    """How the environment is made; `requirements` is a file relative to the source (or the spec's folder)."""
+
+    python: str = ""
+    packages: tuple[str, ...] = ()
+    requirements: str = ""
+    torch_backend: str = "none"
+    run: tuple[str, ...] = ()
+    timeout_s: int = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class UploadSpec:
+    """The checkpoint target; `to` may hold placeholders; `tool` is what carries it (`copy`, `aws`, …)."""
+
+    to: str
+    scheme: str
+    tool: str
+    layout: str = "run"
+    when: str = "success"
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSpec:
+    """Where the command writes checkpoints (empty: `$AICRUN_CHECKPOINT_DIR` alone) and where they go."""
+
+    path: str = ""
+    upload: UploadSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsSpec:
+    """Limits of one attempt's command."""
+
+    max_duration_s: int | None = None
+    grace_s: int = 30
+    stall_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSpec:
+    """One value read from the log: `goal` is `min`, `max` or empty."""
+
+    name: str
+    pattern: str
+    goal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """A checked run.yaml, placeholders of `params` and `run.name` filled in, others left for the plan.
+
+    `execution`, `supervision` and `selector` are the three classes of fields of design section 5, as written
+    (unset keys absent, source text of scalars): the digest and every printed difference come from them.
+    `overrides` are the `--set` arguments that shaped it, in order. `command` is one text for the shell, or argv
+    when `is_argv`.
+    """
+
+    name: str
+    file: str
+    folder: str
+    command: tuple[str, ...]
+    execution: Mapping[str, Any]
+    supervision: Mapping[str, Any]
+    selector: Mapping[str, Any]
+    is_argv: bool = False
+    shell: str = "bash"
+    description: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    machine: Selector = field(default_factory=Selector)
+    workspace: str = ""
+    cwd: str = ""
+    source: SourceSpec | None = None
+    setup: SetupSpec | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    limits: LimitsSpec = field(default_factory=LimitsSpec)
+    queue_wait_s: int = 86400
+    checkpoints: CheckpointSpec = field(default_factory=CheckpointSpec)
+    progress: tuple[ProgressSpec, ...] = ()
+    notes: str = ""
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReach:
+    """This machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshReach:
+    """A machine behind ssh: an alias of the user's configuration or `user@host:port`, as written."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmReach:
+    """A cluster whose login node is reached by `over`."""
+
+    over: SshReach | LocalReach
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One entry of the inventory. `data` empty: none was given."""
+
+    name: str
+    reach: LocalReach | SshReach | SlurmReach
+    labels: Mapping[str, str] = field(default_factory=dict)
+    data: str = ""
+    keep_free: tuple[int, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    max_jobs: int = 32
+    down: bool = False
+    sleeps: bool = False
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All machines in the order of the file; `file` is empty when there is none and this machine stands alone."""
+
+    machines: tuple[Machine, ...]
+    file: str = ""
+    digest: str = ""

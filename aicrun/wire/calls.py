@@ -1,0 +1,142 @@
+"""One question, one answer: call names, refusal tokens and the framing on the agent's two pipes.
+
+It must not know who carries the bytes. The framing is frozen (`tests/golden/wire.json`):
+
+    client -> agent   `<json bytes> <payload bytes>\\n` + json + payload                     (any number of times)
+    agent -> client   `<marker> <json bytes> <payload bytes>\\n` + json + payload            (one for each request)
+
+The first request is `hello` and carries the marker, 32 hex digits drawn by the client for this connection. What
+stands before the first marker line is a banner or a start file's chatter, and is skipped; a payload is raw bytes
+(log text, a file), so that nothing is ever base64.
+"""
+
+import re
+from typing import IO, Any, Dict, List, Optional, Tuple
+
+from aicrun.wire.codec import WireError, dump, load
+
+PROTOCOL_FIRST = 1
+PROTOCOL_LAST = 1
+JSON_CAP_BYTES = 64 * 1024 * 1024
+BANNER_CAP_BYTES = 256 * 1024
+
+CALLS = (
+    "hello",
+    "survey",
+    "store_missing",
+    "store_put",
+    "reserve",
+    "look",
+    "confirm",
+    "withdraw",
+    "unqueue",
+    "await",
+    "touch",
+    "jobs",
+    "job",
+    "wait",
+    "log",
+    "stop",
+    "supervise",
+    "upload",
+    "delete",
+    "forget",
+    "notes",
+    "note",
+    "doctor",
+    "gc",
+)
+
+REFUSALS = (
+    "busy",
+    "gpu_busy",
+    "too_many_jobs",
+    "not_found",
+    "invalid_request",
+    "protocol_mismatch",
+    "not_finished",
+    "nothing_to_upload",
+    "newer_record",
+    "store_incomplete",
+    "state_unusable",
+    "no_lock",
+    "start_failed",
+    "internal",
+)
+
+_REQUEST_HEAD = re.compile(rb"(\d{1,12}) (\d{1,15})\n\Z")
+
+
+class ConnectionEnded(Exception):
+    """The other side closed its pipe; `seen` is what had arrived instead of a frame (at most 4 KiB)."""
+
+    def __init__(self, seen: bytes = b"") -> None:
+        super().__init__("the connection ended")
+        self.seen = seen[:4096]
+
+
+def write_request(stream: IO[bytes], call: str, body: Dict[str, Any], payload: bytes = b"") -> None:
+    """Send one request and flush; `body` must not have a key `call`."""
+    raw = dump(dict(body, call=call))
+    stream.write(b"%d %d\n" % (len(raw), len(payload)) + raw + payload)
+    stream.flush()
+
+
+def read_request(stream: IO[bytes]) -> Optional[Tuple[str, Dict[str, Any], bytes]]:
+    """The next (call, body, payload), or None at the end of input; raises `WireError` on anything else."""
+    head = stream.readline(64)
+    if not head:
+        return None
+    match = _REQUEST_HEAD.match(head)
+    if not match:
+        raise WireError("a request head is expected")
+    json_bytes, payload_bytes = int(match.group(1)), int(match.group(2))
+    if json_bytes > JSON_CAP_BYTES:
+        raise WireError("a request of %d bytes is too large" % json_bytes)
+    raw, payload = _exactly(stream, json_bytes), _exactly(stream, payload_bytes)
+    body = load(raw)
+    if not isinstance(body, dict) or not isinstance(body.get("call"), str):
+        raise WireError("a request is an object with a call")
+    return body.pop("call"), body, payload
+
+
+def write_reply(stream: IO[bytes], marker: str, body: Dict[str, Any], payload: bytes = b"") -> None:
+    """Send one reply behind the marker and flush."""
+    raw = dump(body)
+    stream.write(b"%s %d %d\n" % (marker.encode("ascii"), len(raw), len(payload)) + raw + payload)
+    stream.flush()
+
+
+def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
+    """The next reply behind `marker` as (body, payload); raises `ConnectionEnded` when there is none.
+
+    Lines before the marker are skipped up to `BANNER_CAP_BYTES`, past which it is a `WireError`.
+    """
+    wanted = re.compile(re.escape(marker.encode("ascii")) + rb" (\d{1,12}) (\d{1,15})\n\Z")
+    seen = b""
+    while True:
+        line = stream.readline(65536)
+        if not line:
+            raise ConnectionEnded(seen)
+        # A banner without a final newline stands on the marker's own line.
+        match = wanted.search(line)
+        if match:
+            body = load(_exactly(stream, int(match.group(1))))
+            if not isinstance(body, dict):
+                raise WireError("a reply is an object")
+            return body, _exactly(stream, int(match.group(2)))
+        seen += line
+        if len(seen) > BANNER_CAP_BYTES:
+            raise WireError("no marker within %d bytes" % BANNER_CAP_BYTES)
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    parts: List[bytes] = []
+    left = count
+    while left:
+        part = stream.read(min(left, 1 << 20))
+        if not part:
+            raise ConnectionEnded(b"".join(parts))
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,118 @@
+"""Dataclass <-> JSON, tolerant of keys of newer versions. It must not know any particular record.
+
+A record class may own a field `extra: Dict[str, Any]`: keys this version does not know are kept there and written
+back, so that an older client never strips what a newer one wrote.
+"""
+
+import dataclasses
+import enum
+import json
+from typing import Any, Dict, Tuple, Type, TypeVar, Union, get_type_hints
+
+T = TypeVar("T")
+
+_HINTS: Dict[type, Dict[str, Any]] = {}
+
+
+class WireError(ValueError):
+    """Bytes or JSON that do not have the agreed shape; the message names the place."""
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON values (dict, list, str, int, float, bool, None) for `value`; None-valued fields are left out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        out = {}
+        for field in dataclasses.fields(value):
+            item = getattr(value, field.name)
+            if field.name == "extra":
+                continue
+            if item is not None:
+                out[field.name] = to_json(item)
+        for key, item in getattr(value, "extra", {}).items():
+            out.setdefault(key, item)
+        return out
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(kind: Type[T], data: Any, where: str = "") -> T:
+    """A `kind` built from `data` as `to_json` gives it; raises `WireError` naming the place of what does not match."""
+    return _decode(kind, data, where or getattr(kind, "__name__", str(kind)))  # type: ignore[no-any-return]  # one door
+
+
+def _decode(kind: Any, data: Any, where: str) -> Any:
+    if kind is Any:
+        return data
+    origin = getattr(kind, "__origin__", None)
+    args: Tuple[Any, ...] = getattr(kind, "__args__", ())
+    if origin is Union:
+        if data is None and type(None) in args:
+            return None
+        inner = [arg for arg in args if arg is not type(None)]
+        return _decode(inner[0], data, where)
+    if origin is tuple:
+        if not isinstance(data, (list, tuple)):
+            raise WireError("%s: a list is expected" % where)
+        if len(args) == 2 and args[1] is Ellipsis:
+            return tuple(_decode(args[0], item, "%s[%d]" % (where, i)) for i, item in enumerate(data))
+        if len(args) != len(data):
+            raise WireError("%s: %d items are expected" % (where, len(args)))
+        return tuple(_decode(arg, item, "%s[%d]" % (where, i)) for i, (arg, item) in enumerate(zip(args, data)))
+    if origin is dict:
+        if not isinstance(data, dict):
+            raise WireError("%s: an object is expected" % where)
+        return {str(key): _decode(args[1], item, "%s.%s" % (where, key)) for key, item in data.items()}
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        try:
+            return kind(data)
+        except ValueError as error:
+            raise WireError("%s: %r is not a known value" % (where, data)) from error
+    if dataclasses.is_dataclass(kind):
+        return _decode_record(kind, data, where)
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if not isinstance(data, kind) or (kind in (int, float) and isinstance(data, bool)):
+        raise WireError("%s: %s is expected, here it is %s" % (where, kind.__name__, type(data).__name__))
+    return data
+
+
+def _decode_record(kind: Any, data: Any, where: str) -> Any:
+    if not isinstance(data, dict):
+        raise WireError("%s: an object is expected" % where)
+    hints = _HINTS.get(kind)
+    if hints is None:
+        hints = _HINTS[kind] = get_type_hints(kind)
+    known = {}
+    for field in dataclasses.fields(kind):
+        if field.name == "extra":
+            continue
+        if field.name in data:
+            known[field.name] = _decode(hints[field.name], data[field.name], "%s.%s" % (where, field.name))
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise WireError("%s.%s is missing" % (where, field.name))
+    if "extra" in hints:
+        known["extra"] = {key: item for key, item in data.items() if key not in known}
+    return kind(**known)
+
+
+def dump(value: Any) -> bytes:
+    """Compact UTF-8 JSON of a record or plain value; strict: NaN and infinities are refused with `ValueError`."""
+    return json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
+
+
+def load(raw: bytes) -> Any:
+    """The JSON value in `raw`; raises `WireError` for anything that is not UTF-8 JSON."""
+    try:
+        return json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise WireError("not JSON: %s" % error) from error
+
+
+def replace(value: T, **changes: Any) -> T:
+    """`dataclasses.replace`, typed: a copy of a frozen record with some fields changed."""
+    return dataclasses.replace(value, **changes)  # type: ignore[type-var]  # any record of ours

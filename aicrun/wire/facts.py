@@ -1,0 +1,158 @@
+"""What a host is: the reading that one survey call returns. It must not measure anything.
+
+A measured number that could not be read is absent, and the reason stands in `unreadable` under the field's name;
+absence is never zero and never "free".
+"""
+
+import dataclasses
+from typing import Any, Dict, Optional, Tuple
+
+from aicrun.wire.jobs import JobReport
+
+dataclass = dataclasses.dataclass(frozen=True)
+
+
+@dataclass
+class BootIdentity:
+    """Tells whether a recorded process can still live: kernel boot, pid namespace, and start of its PID 1."""
+
+    boot_id: str
+    pid_namespace: str
+    init_ticks: int
+
+
+@dataclass
+class CardProcess:
+    """A process on a card; `kind` is `compute` or `graphics`; `user` and `name` are hostile text."""
+
+    pid: int
+    kind: str
+    vram_mib: Optional[int] = None
+    user: str = ""
+    name: str = ""
+    job_id: str = ""
+
+
+@dataclass
+class Card:
+    """One card as the driver tells it; `index` is NVML order and for people, `uuid` is the identity.
+
+    `state` is `ok` or a token (`lost`, `error`); `mig` is `on`, `off`, `unsupported` or `unknown`.
+    `processes_listed` False: nobody can say who is on the card, which is not the same as nobody.
+    """
+
+    index: int
+    uuid: str
+    model: str
+    state: str = "ok"
+    vram_total_mib: Optional[int] = None
+    vram_free_mib: Optional[int] = None
+    vram_used_mib: Optional[int] = None
+    vram_reserved_mib: Optional[int] = None
+    utilization_percent: Optional[int] = None
+    compute_capability: str = ""
+    compute_mode: str = "default"
+    pci_bus_id: str = ""
+    mig: str = "unknown"
+    display: bool = False
+    temperature_c: Optional[int] = None
+    power_w: Optional[int] = None
+    processes_listed: bool = False
+    processes: Tuple[CardProcess, ...] = ()
+    unreadable: Dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class Cards:
+    """The cards of a host: `state` is `devices`, `none` or `unknown`; `reason` is a token when not `devices`.
+
+    `none` needs a clean answer (no driver, no device); everything else is `unknown`, which refuses a GPU run.
+    """
+
+    state: str
+    reason: str = ""
+    detail: str = ""
+    driver: str = ""
+    cuda: str = ""
+    cards: Tuple[Card, ...] = ()
+
+
+@dataclass
+class Disk:
+    """The volume that holds `path` (or its nearest existing parent)."""
+
+    path: str
+    free_bytes: int
+    total_bytes: int
+    free_inodes: int
+    filesystem: str = ""
+    writable: bool = True
+
+
+@dataclass
+class Python:
+    """An interpreter of the host that an environment can be built from; `version` as `3.11.7`."""
+
+    path: str
+    version: str
+
+
+@dataclass
+class Survival:
+    """How a run is kept alive: `mode` A-D of the supervision design, and the promise in words."""
+
+    mode: str
+    promise: str
+    outlives_logout: str = "unknown"
+
+
+@dataclass
+class Notes:
+    """The head of the host's notes file, untrusted; counts are of the whole file."""
+
+    text: str = ""
+    people_lines: int = 0
+    blocks: int = 0
+    total_lines: int = 0
+
+
+@dataclass
+class HostReading:
+    """Everything one survey call learned; `measured` holds facts of earlier jobs of the asked run names, newest first.
+
+    `envs_ready` are the asked environment keys that are complete. `unreadable_records` names run records that are
+    there and cannot be read: they may be the run, so they refuse a start.
+    """
+
+    hostname: str
+    host_id: str
+    boot: BootIdentity
+    account: str
+    uid: int
+    home: str
+    shell: str
+    system: str
+    architecture: str
+    libc: str
+    python: str
+    agent_digest: str
+    cpus: int
+    memory_mib: int
+    cards: Cards
+    state_root: str
+    jobs_root: str
+    survival: Survival
+    cpus_free: Optional[float] = None
+    memory_free_mib: Optional[int] = None
+    data: str = ""
+    active_jobs: int = 0
+    container: bool = False
+    disks: Tuple[Disk, ...] = ()
+    pythons: Tuple[Python, ...] = ()
+    uv: str = ""
+    notes: Notes = Notes()
+    jobs: Tuple[JobReport, ...] = ()
+    unreadable_records: Tuple[str, ...] = ()
+    measured: Tuple[Dict[str, Any], ...] = ()
+    envs_ready: Tuple[str, ...] = ()
+    took_s: float = 0.0

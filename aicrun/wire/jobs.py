@@ -1,0 +1,319 @@
+"""What a host runs: the request a client sends, the records a host keeps, the report it gives.
+
+It must not decide anything (see `status.py`). Records on disk carry `schema`; keys of newer versions are kept in
+`extra`. Ages and durations are in seconds of the host's own clock; a client never subtracts its clock from them.
+"""
+
+import dataclasses
+from typing import Any, Dict, Optional, Tuple
+
+dataclass = dataclasses.dataclass(frozen=True)
+
+SCHEMA = 1
+STEPS = ("setup", "preflight", "command", "upload")
+
+
+@dataclass
+class Client:
+    """Who asks, for the audit trail: shown, never trusted."""
+
+    user: str
+    host: str
+    version: str
+
+
+@dataclass
+class Source:
+    """The source tree of a job: its hash in the store, and where it came from (`commit` empty outside git)."""
+
+    tree: str
+    files: int
+    bytes: int
+    commit: str = ""
+    branch: str = ""
+    dirty: Tuple[str, ...] = ()
+
+
+@dataclass
+class Setup:
+    """How the environment is built; `key` is `hashes.env_key` over `reads`; empty key: no environment of ours.
+
+    `python` is the absolute interpreter chosen from the survey; `requirements` is the file's text; `run` are extra
+    commands in the job's own tree; `path` is the final folder of the environment.
+    """
+
+    key: str = ""
+    path: str = ""
+    python: str = ""
+    python_version: str = ""
+    packages: Tuple[str, ...] = ()
+    requirements: str = ""
+    requirements_name: str = ""
+    torch_backend: str = ""
+    run: Tuple[str, ...] = ()
+    timeout_s: int = 1800
+    reads: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class Upload:
+    """Where checkpoints go after the command; `destination` is resolved (run id and account filled in)."""
+
+    to: str
+    scheme: str
+    destination: str
+    layout: str = "run"
+    when: str = "success"
+    required: bool = True
+
+
+@dataclass
+class Limits:
+    """Limits of one attempt's command; None means the spec sets none."""
+
+    grace_s: int = 30
+    max_duration_s: Optional[int] = None
+    stall_s: Optional[int] = None
+
+
+@dataclass
+class JobRequest:
+    """One submission, complete: a keeper needs nothing else. Kept 0600, for `env` may hold what is private.
+
+    `execution` and `supervision` are the spec's fields as written, for the digest and for showing differences.
+    `command` has one item when it is text for the shell, else it is argv (`is_argv`). `env` is the job's own part;
+    the base environment is added on the host.
+    """
+
+    job_id: str
+    run: str
+    run_id: str
+    rank: str
+    digest: str
+    client: Client
+    execution: Dict[str, Any]
+    workspace: str
+    command: Tuple[str, ...]
+    schema: int = SCHEMA
+    named: Tuple[str, ...] = ()
+    is_argv: bool = False
+    shell: str = "bash"
+    cwd: str = ""
+    env: Dict[str, str] = dataclasses.field(default_factory=dict)
+    machine: str = ""
+    spec_file: str = ""
+    supervision: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    source: Optional[Source] = None
+    setup: Setup = Setup()
+    checkpoints: str = ""
+    upload: Optional[Upload] = None
+    limits: Limits = Limits()
+    cards: Tuple[str, ...] = ()
+    path: Tuple[str, ...] = ()
+    progress: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    notes: str = ""
+    max_jobs: int = 32
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class RunRecord:
+    """The small record of a job under its run's name; it outlives the sweep and holds no command's environment."""
+
+    job_id: str
+    run: str
+    run_id: str
+    rank: str
+    digest: str
+    client: Client
+    created_at: float
+    schema: int = SCHEMA
+    named: Tuple[str, ...] = ()
+    execution: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    supervision: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    machine: str = ""
+    spec_file: str = ""
+    workspace: str = ""
+    checkpoints: str = ""
+    upload: Optional[Upload] = None
+    source: Optional[Source] = None
+    cards: Tuple[str, ...] = ()
+    boot_id: str = ""
+    host_id: str = ""
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class Decision:
+    """Write-once: `go` or `no`, put in place by `link()`; `reason` is a token for `no`, `by` the client or keeper."""
+
+    decision: str
+    reason: str = ""
+    by: str = ""
+    at: float = 0.0
+    schema: int = SCHEMA
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class StepStart:
+    """Durable before the step's program may run; a process is (pid, start ticks) on one boot."""
+
+    step: str
+    attempt: int
+    pid: int
+    ticks: int
+    session: int
+    boot_id: str
+    pid_namespace: str
+    init_ticks: int
+    started_at: float
+    schema: int = SCHEMA
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class StepExit:
+    """How the kernel said a step ended: exactly one of `code` and `signal`, or neither and `spawn_error`.
+
+    `stop_sent` and `timed_out` are True only when our signal was really sent to a live tree.
+    """
+
+    step: str
+    attempt: int
+    duration_s: float
+    ended_at: float
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    spawn_error: str = ""
+    stop_sent: bool = False
+    timed_out: bool = False
+    oom_kill: bool = False
+    schema: int = SCHEMA
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class StopIntent:
+    """Durable before any signal; `by` as user@host."""
+
+    by: str
+    grace_s: int
+    at: float
+    schema: int = SCHEMA
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class UploadResult:
+    """What an upload achieved; `verified` only after the target was read back and every size and hash agreed."""
+
+    destination: str
+    verified: bool
+    files: int = 0
+    bytes: int = 0
+    missing: Tuple[str, ...] = ()
+    skipped: Tuple[str, ...] = ()
+    error: str = ""
+    at: float = 0.0
+    schema: int = SCHEMA
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class End:
+    """Write-once, after the last attempt: raw facts from which the status is computed for ever.
+
+    `lost` is empty, or why nobody recorded the end (`reboot`, `supervisor_lost`, `record_lost`).
+    """
+
+    attempts: int
+    at: float
+    exits: Tuple[StepExit, ...] = ()
+    upload: Optional[UploadResult] = None
+    stop: Optional[StopIntent] = None
+    lost: str = ""
+    detail: str = ""
+    schema: int = SCHEMA
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass
+class StepReport:
+    """A step of the newest attempt: `state` is `waiting`, `running`, `ended` or `lost`."""
+
+    step: str
+    state: str = "waiting"
+    pid: int = 0
+    age_s: Optional[float] = None
+    exit: Optional[StepExit] = None
+    log_bytes: int = 0
+    log_dropped_bytes: int = 0
+
+
+@dataclass
+class Checkpoints:
+    """What lies in the run's checkpoint folder: the newest entry by modification, and totals."""
+
+    path: str
+    newest: str = ""
+    newest_age_s: Optional[float] = None
+    newest_bytes: int = 0
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass
+class Event:
+    """One line of a job's history; `event` is a token of `status.EVENTS`; `by` only for people's verbs."""
+
+    event: str
+    at: float
+    age_s: float
+    by: str = ""
+    detail: str = ""
+
+
+@dataclass
+class JobReport:
+    """Everything a host says about one job; the status is computed from it by `status.status_of`.
+
+    `decision` is `undecided`, `go` or `no`; `phase` is where the job stands: `reserved`, `waiting`, one of `STEPS`,
+    `between` (no step runs at this moment), `ended` or `never_started`. `supervised` False with a living tree: the
+    exit code will not be known. `leftover_pids` are processes that a stop could not end.
+    """
+
+    job_id: str
+    run: str
+    run_id: str
+    digest: str
+    client: Client
+    age_s: float
+    decision: str
+    phase: str
+    rank: str = ""
+    decision_reason: str = ""
+    supervised: bool = False
+    attempt: int = 1
+    steps: Tuple[StepReport, ...] = ()
+    stop: Optional[StopIntent] = None
+    stop_age_s: Optional[float] = None
+    leftover_pids: Tuple[int, ...] = ()
+    lost: str = ""
+    lost_detail: str = ""
+    ended_age_s: Optional[float] = None
+    execution: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    supervision: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    source: Optional[Source] = None
+    workspace: str = ""
+    checkpoints: Optional[Checkpoints] = None
+    upload_request: Optional[Upload] = None
+    upload: Optional[UploadResult] = None
+    cards: Tuple[str, ...] = ()
+    machine: str = ""
+    spec_file: str = ""
+    swept: bool = False
+    progress: Dict[str, str] = dataclasses.field(default_factory=dict)
+    facts: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    newer_schema: bool = False
+    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,74 @@
+"""Names both sides use: identifiers, files in the state folder, variables in a job's environment.
+
+It must not make or open anything. Frozen by `tests/golden/names.json`.
+"""
+
+import re
+
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{1,61}[A-Za-z0-9]\Z")
+HEX16 = re.compile(r"[0-9a-f]{16}\Z")
+SAFE_VALUE = re.compile(r"[A-Za-z0-9_@%+=:,./-]*\Z")
+
+# Files of a run record, in `<state>/runs/<run>/<job id>/`; small, they outlive the sweep.
+RECORD = "record.json"
+DECISION = "decision.json"
+LEFT = "left.json"
+END = "end.json"
+FACTS = "facts.json"
+
+# Files of a job folder, in `<jobs root>/jobs/<job id>/`; private, swept a week after the end.
+REQUEST = "request.json"
+SUPERVISION = "supervision.json"
+LAUNCH = "launch.json"
+KEEPER_LOCK = "keeper.lock"
+TOUCH = "touch"
+STOP = "stop.json"
+EVENTS = "events.jsonl"
+ATTEMPTS = "attempts"
+STEP_START = "start.json"
+STEP_EXIT = "exit.json"
+LOG = "log"
+LOG_TAIL = "log.tail"
+LOG_STATE = "log.json"
+UPLOAD_RESULT = "upload.json"
+SETUP_RESULT = "setup.json"
+KEEPER_ERR = "keeper.err"
+
+# Below the state root.
+AGENTS = "agents"
+RUNS = "runs"
+JOBS = "jobs"
+TOMBSTONES = "tombstones"
+STORE = "store"
+TRASH = "trash"
+NOTES = "notes.md"
+HOST_LOCK = "host.lock"
+HOST_ID = "host-id"
+
+# Variables that a job finds in its environment; placeholders `${run.name}` … exist under these names too.
+VARIABLES = {
+    "run.name": "AICRUN_RUN_NAME",
+    "run.id": "AICRUN_RUN_ID",
+    "run.dir": "AICRUN_RUN_DIR",
+    "machine.name": "AICRUN_MACHINE_NAME",
+    "machine.data": "AICRUN_MACHINE_DATA",
+    "machine.cache": "AICRUN_MACHINE_CACHE",
+    "gpu.count": "AICRUN_GPU_COUNT",
+    "resume.checkpoint": "AICRUN_RESUME_FROM",
+}
+PARAM_PREFIX = "AICRUN_PARAM_"
+INPUT_PREFIX = "AICRUN_INPUT_"
+JOB_ID = "AICRUN_JOB_ID"
+CHECKPOINT_DIR = "AICRUN_CHECKPOINT_DIR"
+RESUME_FROM = "AICRUN_RESUME_FROM"
+ATTEMPT = "AICRUN_ATTEMPT"
+PORT = "AICRUN_PORT"
+
+LOG_CAP_BYTES = 256 * 1024 * 1024
+LOG_TAIL_BYTES = 1024 * 1024
+REPLY_CAP_BYTES = 256 * 1024
+COMMAND_CAP_BYTES = 65536
+TAIL_LINES = 200
+LIST_DEFAULT = 20
+LIST_MOST = 200
+GATE_S = 60

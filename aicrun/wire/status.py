@@ -1,0 +1,182 @@
+"""The user's words for what a job is: statuses, reasons, and the one function that computes them.
+
+Computed from the host's report, never stored. It must not read anything or know a clock.
+"""
+
+import dataclasses
+import enum
+from typing import Optional
+
+from aicrun.wire.jobs import JobReport, StepExit, StepReport
+
+
+class Status(enum.Enum):
+    """The statuses of design section 6; `.terminal` tells which of them stay."""
+
+    PENDING = "pending"
+    SCHEDULING = "scheduling"
+    REJECTED = "rejected"
+    BUILDING = "building"
+    ENQUEUED = "enqueued"
+    IN_PROGRESS = "in progress"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOP_IN_PROGRESS = "stop in progress"
+    STOPPED = "stopped"
+    STOP_FAILED = "stop failed"
+    UNKNOWN = "unknown"
+
+    @property
+    def terminal(self) -> bool:
+        """True when the job will not change any more by itself."""
+        return self in TERMINAL
+
+
+TERMINAL = frozenset((Status.REJECTED, Status.SUCCEEDED, Status.FAILED, Status.STOPPED, Status.UNKNOWN))
+
+_ENDS = frozenset((Status.SUCCEEDED, Status.FAILED, Status.STOPPED, Status.UNKNOWN))
+_STOPS = frozenset((Status.STOP_IN_PROGRESS,))
+
+# Every legal edge, as an observer may see it (statuses in between may be missed). A test proves that no other occurs.
+TRANSITIONS = {
+    Status.PENDING: frozenset((Status.SCHEDULING, Status.REJECTED)),
+    Status.SCHEDULING: frozenset((Status.REJECTED, Status.BUILDING, Status.ENQUEUED, Status.IN_PROGRESS))
+    | _STOPS
+    | _ENDS,
+    Status.BUILDING: frozenset((Status.ENQUEUED, Status.IN_PROGRESS, Status.REJECTED)) | _STOPS | _ENDS,
+    Status.ENQUEUED: frozenset((Status.BUILDING, Status.IN_PROGRESS, Status.REJECTED)) | _STOPS | _ENDS,
+    Status.IN_PROGRESS: frozenset((Status.BUILDING, Status.ENQUEUED)) | _STOPS | _ENDS,
+    Status.STOP_IN_PROGRESS: frozenset((Status.STOP_FAILED,)) | _ENDS,
+    Status.STOP_FAILED: frozenset((Status.STOP_IN_PROGRESS, Status.STOPPED, Status.UNKNOWN)),
+    # `^` uploads again what failed or was stopped while uploading; the job itself is not run again.
+    Status.FAILED: frozenset((Status.IN_PROGRESS, Status.SUCCEEDED)),
+    Status.STOPPED: frozenset((Status.IN_PROGRESS, Status.SUCCEEDED)),
+    Status.SUCCEEDED: frozenset((Status.IN_PROGRESS,)),
+    Status.UNKNOWN: frozenset(),
+    Status.REJECTED: frozenset(),
+}
+
+REASONS = (
+    "exit_code",
+    "signal",
+    "oom_kill",
+    "timeout",
+    "setup_failed",
+    "preflight_failed",
+    "revision_missing",
+    "requirements_missing",
+    "upload_failed",
+    "disk_full",
+)
+
+UNKNOWN_REASONS = ("reboot", "supervisor_lost", "record_lost", "never_recorded")
+
+EVENTS = (
+    "reserved",
+    "go",
+    "no",
+    "keeper_started",
+    "step_started",
+    "step_ended",
+    "retry",
+    "stop_asked",
+    "stop_sent",
+    "kill_sent",
+    "leftovers_killed",
+    "changed",
+    "upload_asked",
+    "upload_verified",
+    "upload_failed",
+    "ended",
+    "notes_failed",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """A status with all that belongs to it: the reason token, the sub-phase of `in progress`, and one line of why.
+
+    `step` is the step that decided an ending (empty otherwise); `code` and `signal` are that step's, never made up.
+    `card_allocated` tells, for `stopped`, whether a card had been held.
+    """
+
+    status: Status
+    reason: str = ""
+    phase: str = ""
+    step: str = ""
+    code: Optional[int] = None
+    signal: Optional[int] = None
+    why: str = ""
+    card_allocated: bool = False
+
+
+def status_of(report: JobReport) -> Standing:
+    """What to call `report` in the user's words; total: every report has exactly one standing."""
+    if report.decision == "no" or report.phase == "never_started":
+        return Standing(Status.REJECTED, report.decision_reason or "never_started", why="it never started")
+    if report.leftover_pids:
+        pids = ", ".join(str(pid) for pid in report.leftover_pids)
+        return Standing(Status.STOP_FAILED, why="these processes could not be ended: pid " + pids)
+    if report.phase == "ended":
+        return _ending(report)
+    if report.stop is not None:
+        return Standing(Status.STOP_IN_PROGRESS, phase=report.phase)
+    if report.decision == "undecided":
+        return Standing(Status.SCHEDULING)
+    if report.phase == "waiting":
+        return Standing(Status.ENQUEUED)
+    if report.phase in ("command", "upload"):
+        phase = "training" if report.phase == "command" else "uploading"
+        why = "" if report.supervised else "its keeper is gone: the exit code will not be known"
+        return Standing(Status.IN_PROGRESS, phase=phase, why=why)
+    return Standing(Status.BUILDING, phase="setup" if report.phase == "between" else report.phase)
+
+
+def _ending(report: JobReport) -> Standing:
+    allocated = bool(report.cards)
+    for step in report.steps:
+        stopped = step.exit is not None and step.exit.stop_sent
+        if stopped and step.exit is not None:
+            # Also a stop during the upload: the training's own end stays in its step, `^` finishes the upload.
+            end = step.exit
+            return Standing(Status.STOPPED, "", "", step.step, end.code, end.signal, card_allocated=allocated)
+    if report.lost:
+        return Standing(Status.UNKNOWN, report.lost, why=report.lost_detail)
+    if report.stop is not None and not any(step.exit is not None for step in report.steps if step.step == "command"):
+        return Standing(Status.STOPPED, why="it was stopped before its command started", card_allocated=allocated)
+    for step in report.steps:
+        failure = _failure(step)
+        if failure is not None:
+            return failure
+    command = _step(report, "command")
+    if command is None or command.exit is None:
+        return Standing(Status.UNKNOWN, "never_recorded", why="no record of the command's end")
+    needs_upload = report.upload_request is not None and report.upload_request.required
+    if needs_upload and not (report.upload is not None and report.upload.verified):
+        why = report.upload.error if report.upload is not None else "no upload was recorded"
+        return Standing(Status.FAILED, "upload_failed", step="upload", code=0, why=why)
+    return Standing(Status.SUCCEEDED, step="command", code=0)
+
+
+def _failure(step: StepReport) -> Optional[Standing]:
+    end = step.exit
+    if end is None or end.code == 0 or step.step == "upload":
+        return None
+    reason = _reason(step.step, end)
+    return Standing(Status.FAILED, reason, "", step.step, end.code, end.signal, end.spawn_error)
+
+
+def _reason(step: str, end: StepExit) -> str:
+    if step == "preflight":
+        return "preflight_failed"
+    if step == "setup" or end.spawn_error:
+        return "setup_failed"
+    if end.timed_out:
+        return "timeout"
+    if end.signal is not None:
+        return "oom_kill" if end.oom_kill else "signal"
+    return "exit_code"
+
+
+def _step(report: JobReport, name: str) -> Optional[StepReport]:
+    return next((step for step in report.steps if step.step == name), None)
