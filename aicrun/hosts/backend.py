@@ -19,12 +19,11 @@ class Question:
     """What a survey wants to know, in one call.
 
     `runs`: names whose records and measured facts are wanted; `paths`: volumes to look at (may begin with `~`);
-    `env_keys`: environments that may be ready below `data`; `data`: the machine's data volume (may be empty).
+    `data`: the machine's data volume (may be empty), below which built environments are looked for.
     """
 
     runs: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    env_keys: tuple[str, ...] = ()
     data: str = ""
     cards: bool = True
 
@@ -110,7 +109,7 @@ class Backend(Protocol):
     def log(
         self, job_id: str, step: str, offset: int | None, limit: int, tail_lines: int, attempt: int = 0
     ) -> LogSlice:
-        """A slice of a step's log; `offset` None: the last `tail_lines` lines. `step` empty: the running or last one."""
+        """A slice of a step's log; `offset` None: the last `tail_lines` lines; `step` empty: the newest step."""
         ...
 
     def follow(self, job_id: str, step: str, offset: int) -> Iterator[LogSlice]:

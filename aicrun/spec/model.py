@@ -154,7 +154,7 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True)
 class LocalReach:
-    """This machine."""
+    """The machine the client itself runs on."""
 
 
 @dataclass(frozen=True, slots=True)

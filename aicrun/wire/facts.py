@@ -120,7 +120,7 @@ class Notes:
 class HostReading:
     """Everything one survey call learned; `measured` holds facts of earlier jobs of the asked run names, newest first.
 
-    `envs_ready` are the asked environment keys that are complete. `unreadable_records` names run records that are
+    `envs_ready` are the keys of complete environments below the data folder. `unreadable_records` names run records that are
     there and cannot be read: they may be the run, so they refuse a start.
     """
 

@@ -82,7 +82,8 @@ class JobRequest:
 
     `execution` and `supervision` are the spec's fields as written, for the digest and for showing differences.
     `command` has one item when it is text for the shell, else it is argv (`is_argv`). `env` is the job's own part;
-    the base environment is added on the host.
+    the base environment is added on the host. `workspace` and `checkpoints` are absolute folders of the host;
+    `checkpoint_link` is a path in the working tree that becomes a link to `checkpoints` (empty: none).
     """
 
     job_id: str
@@ -106,6 +107,7 @@ class JobRequest:
     source: Optional[Source] = None
     setup: Setup = Setup()
     checkpoints: str = ""
+    checkpoint_link: str = ""
     upload: Optional[Upload] = None
     limits: Limits = Limits()
     cards: Tuple[str, ...] = ()

@@ -1,0 +1,30 @@
+"""Fixtures that more than one folder shares: a person's home of their own, and no process left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import Person, processes_with, until
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Iterator[Person]:
+    """A person with an empty home; every process that carries this home's mark is ended afterwards."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    someone = Person(home)
+    yield someone
+    for _ in range(20):
+        pids = processes_with(someone.mark)
+        if not pids:
+            break
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        until(lambda known=pids: not set(known) & set(processes_with(someone.mark)), at_most_s=10)
