@@ -118,10 +118,11 @@ class Notes:
 
 @dataclass
 class HostReading:
-    """Everything one survey call learned; `measured` holds facts of earlier jobs of the asked run names, newest first.
+    """Everything one survey call learned.
 
-    `envs_ready` are the keys of complete environments below the data folder. `unreadable_records` names run records that are
-    there and cannot be read: they may be the run, so they refuse a start.
+    `measured` holds facts of earlier jobs of the asked run names, newest first. `envs_ready` are the keys of complete
+    environments below the data folder. `unreadable_records` names run records that are there and cannot be read:
+    they may be the run, so they refuse a start.
     """
 
     hostname: str
