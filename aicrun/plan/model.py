@@ -134,13 +134,15 @@ class Wanted:
     """One run that is wished for: its spec, its source as snapshotted, and the files the plan must read.
 
     `source` is absent when the spec has none. `files` maps a spec-relative path (requirements) to its text.
-    `largest` are (path, bytes) of the largest source files, largest first.
+    `largest` are (path, bytes) of the largest source files, largest first. `known_on` are machines that the ledger
+    names for this run: silent, they may hold it although the selector does not admit them.
     """
 
     spec: RunSpec
     source: Source | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     largest: tuple[tuple[str, int], ...] = ()
+    known_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
