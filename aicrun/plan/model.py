@@ -181,8 +181,9 @@ class Refusal:
 class RunPlan:
     """What will happen to one run, and why.
 
-    `headline` is the first line without its sign (`start on lab[1], RTX A6000`). `asks`, `measured`, `line`, `lost`,
-    `kept` are label rows, one text each line. `in_order` are (step, words) in the order they will happen.
+    `headline` is the first line without its sign (`start on lab[1], RTX A6000`). `rows` are (label, text) lines that
+    stand before the table of cards, `after` those behind it, `terms` those after the steps; an empty label continues
+    the row above. `in_order` are (step, words) in the order they will happen.
     `draft` is the complete job but for `job_id`, `run_id` (when `run_id` is empty), `rank` and `client`, which
     `lifecycle.start` fills in; it may hold the placeholder `${run.id}`. `named` are the ended job ids this plan read.
     """
@@ -196,6 +197,8 @@ class RunPlan:
     machine: str = ""
     verdicts: tuple[Verdict, ...] = ()
     rows: tuple[tuple[str, str], ...] = ()
+    after: tuple[tuple[str, str], ...] = ()
+    terms: tuple[tuple[str, str], ...] = ()
     nearest: str = ""
     in_order: tuple[tuple[str, str], ...] = ()
     env: tuple[tuple[str, str], ...] = ()

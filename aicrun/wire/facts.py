@@ -34,6 +34,17 @@ class CardProcess:
 
 
 @dataclass
+class Holder:
+    """Who holds a card by a live ticket; `run` and `account` are hostile text, `yours` is the host's own check."""
+
+    run: str
+    account: str
+    job_id: str
+    age_s: float
+    yours: bool = False
+
+
+@dataclass
 class Card:
     """One card as the driver tells it; `index` is NVML order and for people, `uuid` is the identity.
 
@@ -59,6 +70,7 @@ class Card:
     power_w: Optional[int] = None
     processes_listed: bool = False
     processes: Tuple[CardProcess, ...] = ()
+    holder: Optional[Holder] = None
     unreadable: Dict[str, str] = dataclasses.field(default_factory=dict)
 
 
