@@ -33,7 +33,7 @@ ARROWS = {
     "agent": ("aicrun.wire",),
     "spec": ("aicrun.errors", "aicrun.codes"),
     "wire": (),
-    "errors": ("aicrun.errors", "aicrun.codes"),
+    "errors": ("aicrun.errors", "aicrun.codes", "aicrun.codes_of_files"),
     "version": (),
 }
 
@@ -44,6 +44,7 @@ FILES = {
     "aicrun/api.py": "api",
     "aicrun/errors.py": "errors",
     "aicrun/codes.py": "errors",
+    "aicrun/codes_of_files.py": "errors",
 }
 
 # Each third-party package has one door: a file, or a folder when it ends with a slash.
@@ -63,7 +64,14 @@ DOORS = {
 ONLY_IN_A_FUNCTION = ("pynvml",)
 
 # Rooms and files that run where nothing is installed.
-STANDARD_LIBRARY_ONLY = ("aicrun/agent/", "aicrun/wire/", "aicrun/errors.py", "aicrun/codes.py", "aicrun/hosts/uv.py")
+STANDARD_LIBRARY_ONLY = (
+    "aicrun/agent/",
+    "aicrun/wire/",
+    "aicrun/errors.py",
+    "aicrun/codes.py",
+    "aicrun/codes_of_files.py",
+    "aicrun/hosts/uv.py",
+)
 
 # Modules of the standard library that came after Python 3.8.
 NEWER_THAN_38 = ("tomllib", "zoneinfo", "graphlib", "compression", "annotationlib")
