@@ -9,10 +9,8 @@ from typing import Any, Dict, Optional, Tuple
 
 from aicrun.wire.jobs import JobReport
 
-dataclass = dataclasses.dataclass(frozen=True)
 
-
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class BootIdentity:
     """Tells whether a recorded process can still live: kernel boot, pid namespace, and start of its PID 1."""
 
@@ -21,7 +19,7 @@ class BootIdentity:
     init_ticks: int
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class CardProcess:
     """A process on a card; `kind` is `compute` or `graphics`; `user` and `name` are hostile text."""
 
@@ -33,7 +31,7 @@ class CardProcess:
     job_id: str = ""
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Holder:
     """Who holds a card by a live ticket; `run` and `account` are hostile text, `yours` is the host's own check."""
 
@@ -44,7 +42,7 @@ class Holder:
     yours: bool = False
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Card:
     """One card as the driver tells it; `index` is NVML order and for people, `uuid` is the identity.
 
@@ -74,7 +72,7 @@ class Card:
     unreadable: Dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Cards:
     """The cards of a host: `state` is `devices`, `none` or `unknown`; `reason` is a token when not `devices`.
 
@@ -89,7 +87,7 @@ class Cards:
     cards: Tuple[Card, ...] = ()
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Disk:
     """The volume that holds `path` (or its nearest existing parent)."""
 
@@ -101,7 +99,7 @@ class Disk:
     writable: bool = True
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Python:
     """An interpreter of the host that an environment can be built from; `version` as `3.11.7`."""
 
@@ -109,7 +107,7 @@ class Python:
     version: str
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Survival:
     """How a run is kept alive: `mode` A-D of the supervision design, and the promise in words."""
 
@@ -118,7 +116,7 @@ class Survival:
     outlives_logout: str = "unknown"
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Notes:
     """The head of the host's notes file, untrusted; counts are of the whole file."""
 
@@ -128,7 +126,7 @@ class Notes:
     total_lines: int = 0
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class HostReading:
     """Everything one survey call learned.
 

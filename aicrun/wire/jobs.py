@@ -7,13 +7,11 @@ It must not decide anything (see `status.py`). Records on disk carry `schema`; k
 import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
-dataclass = dataclasses.dataclass(frozen=True)
-
 SCHEMA = 1
 STEPS = ("setup", "preflight", "command", "upload")
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Client:
     """Who asks, for the audit trail: shown, never trusted."""
 
@@ -22,7 +20,7 @@ class Client:
     version: str
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Source:
     """The source tree of a job: its hash in the store, and where it came from (`commit` empty outside git)."""
 
@@ -34,7 +32,7 @@ class Source:
     dirty: Tuple[str, ...] = ()
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Setup:
     """How the environment is built; `key` is `hashes.env_key` over `reads`; empty key: no environment of ours.
 
@@ -55,7 +53,7 @@ class Setup:
     reads: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Upload:
     """Where checkpoints go after the command; `destination` is resolved (run id and account filled in)."""
 
@@ -67,7 +65,7 @@ class Upload:
     required: bool = True
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Limits:
     """Limits of one attempt's command; None means the spec sets none."""
 
@@ -76,7 +74,7 @@ class Limits:
     stall_s: Optional[int] = None
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class JobRequest:
     """One submission, complete: a keeper needs nothing else. Kept 0600, for `env` may hold what is private.
 
@@ -118,7 +116,7 @@ class JobRequest:
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class RunRecord:
     """The small record of a job under its run's name; it outlives the sweep and holds no command's environment."""
 
@@ -145,7 +143,7 @@ class RunRecord:
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Decision:
     """Write-once: `go` or `no`, put in place by `link()`; `reason` is a token for `no`, `by` the client or keeper."""
 
@@ -157,7 +155,7 @@ class Decision:
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class StepStart:
     """Durable before the step's program may run; a process is (pid, start ticks) on one boot."""
 
@@ -174,7 +172,7 @@ class StepStart:
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class StepExit:
     """How the kernel said a step ended: exactly one of `code` and `signal`, or neither and `spawn_error`.
 
@@ -195,7 +193,7 @@ class StepExit:
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class StopIntent:
     """Durable before any signal; `by` as user@host."""
 
@@ -206,7 +204,7 @@ class StopIntent:
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class UploadResult:
     """What an upload achieved; `verified` only after the target was read back and every size and hash agreed."""
 
@@ -222,7 +220,7 @@ class UploadResult:
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class End:
     """Write-once, after the last attempt: raw facts from which the status is computed for ever.
 
@@ -240,7 +238,7 @@ class End:
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class StepReport:
     """A step of the newest attempt: `state` is `waiting`, `running`, `ended` or `lost`."""
 
@@ -253,7 +251,7 @@ class StepReport:
     log_dropped_bytes: int = 0
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Checkpoints:
     """What lies in the run's checkpoint folder: the newest entry by modification, and totals."""
 
@@ -265,7 +263,7 @@ class Checkpoints:
     bytes: int = 0
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class Event:
     """One line of a job's history; `event` is a token of `status.EVENTS`; `by` only for people's verbs."""
 
@@ -276,13 +274,14 @@ class Event:
     detail: str = ""
 
 
-@dataclass
+@dataclasses.dataclass(frozen=True)
 class JobReport:
     """Everything a host says about one job; the status is computed from it by `status.status_of`.
 
     `decision` is `undecided`, `go` or `no`; `phase` is where the job stands: `reserved`, `waiting`, one of `STEPS`,
     `between` (no step runs at this moment), `ended` or `never_started`. `supervised` False with a living tree: the
-    exit code will not be known. `leftover_pids` are processes that a stop could not end.
+    exit code will not be known. `forgotten`: a person said that it does not count any more. `events` are filled for one
+    job, oldest first, at most 200. `leftover_pids` are processes that a stop could not end.
     """
 
     job_id: str
@@ -318,4 +317,6 @@ class JobReport:
     progress: Dict[str, str] = dataclasses.field(default_factory=dict)
     facts: Dict[str, Any] = dataclasses.field(default_factory=dict)
     newer_schema: bool = False
+    forgotten: bool = False
+    events: Tuple[Event, ...] = ()
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
