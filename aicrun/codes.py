@@ -31,6 +31,27 @@ AIC-E001 a fault of aicrun itself
   Something happened that aicrun's own rules exclude. The run on the machine is not touched by it: look with
   `aicrun list`, and report what --debug prints.
   | aicrun --debug apply run.yaml
+AIC-E002 no such machine
+  The inventory has no machine of that name. The message lists the names and the file they come from.
+  | aicrun machines
+AIC-E003 no such run
+  No machine that answered has a record of that run name, run id or job id.
+  | aicrun list --all
+AIC-E004 the name means more than one run
+  Two machines have runs of the same name that do not belong together. Write NAME@MACHINE.
+  | aicrun logs sft-run@lab
+AIC-E005 a note is one line of text
+  Notes are added line by line. An empty line, or one with control characters, is not written.
+  | aicrun notes lab --add "Card 2 has a loud fan"
+AIC-E006 the command line is not understood
+  An option or an argument is unknown, missing or contradicts another one. Nothing was done.
+  | aicrun apply --help
+AIC-E012 a question needs an answer, and nobody can be asked
+  A command that changes something asks first. Where stdin is no terminal, --yes gives the answer beforehand.
+  | aicrun apply run.yaml --yes
+AIC-E013 the file is there already
+  A file that people may have written is never overwritten.
+  | aicrun init --to other.yaml
 """
 
 MACHINES = """
@@ -42,6 +63,23 @@ AIC-E502 the host key changed
   The machine shows another key than the one accepted before: it was installed anew, or somebody stands in between.
   Nothing was sent. Ask whoever runs it before the old key is removed.
   | ssh-keygen -R lab
+AIC-E590 this way to reach a machine is not supported yet
+  The inventory names a machine behind ssh or a cluster; this version reaches only the machine it runs on. Such a
+  machine counts as silent: it may hold the run.
+  | aicrun apply run.yaml --except lab
+AIC-E591 a machine gave no answer in time
+  It was asked together with all others and had not answered when the deadline passed. This says nothing about runs.
+  | aicrun doctor lab
+AIC-E592 the reply was lost
+  A start was sent and no answer came back. It may have started. The same apply asks for the same run again, and adopts
+  the job if there is one.
+  | aicrun apply run.yaml
+AIC-E593 the run is not known where it was asked, and a machine is silent
+  No machine that answered knows the run; one that did not answer may.
+  | aicrun doctor lab
+AIC-E594 a machine may hold a copy of the run
+  Before a start is confirmed, every machine must say that it holds no other copy. One of them could not.
+  | aicrun apply run.yaml --except lab
 """
 
 REFUSALS = """
@@ -52,6 +90,38 @@ AIC-E602 the saved plan is stale
   A fact that the saved plan depends on has moved since: a driver, a card's holder, the source tree, the inventory.
   The fact is named with both values. Make a new plan and review it.
   | aicrun plan run.yaml -o plan.json
+AIC-E620 the start could not be settled
+  Several clients were starting the run at the same moment, and five attempts did not decide it. Nothing was started by
+  this one.
+  | aicrun inspect sft-run
+AIC-E621 the run was started with another spec meanwhile
+  Between the plan and the start somebody started a run of this name with other execution fields.
+  | aicrun plan run.yaml
+AIC-E630 the plan refuses a run
+  One refused run refuses the whole apply, so that nothing happens by halves.
+  | aicrun plan run.yaml
+AIC-E631 the old job did not end
+  A replaced job must have ended, with its whole process tree, before the new one starts. It has not, so the new one
+  was not started.
+  | aicrun inspect sft-run
+AIC-E650 a source file changed while it was read
+  What is sent must be what was hashed. A file was written meanwhile, so nothing was started.
+  | aicrun apply run.yaml
+AIC-E651 source.path is not a folder
+  The folder named by source.path, relative to the spec's own folder, is not there.
+  | source: {path: .}
+AIC-E652 git cannot list the source
+  The source lies in a git repository that git refuses to read. Guessing would send ignored files, so nothing is sent.
+  | git -C . status
+AIC-E653 the source is empty
+  No file is left to send: all are ignored by git, excluded, or caches.
+  | source: {path: ., exclude: [data]}
+AIC-E654 a file name is not UTF-8
+  Trees are hashed over UTF-8 names. Rename the file, or exclude it.
+  | source: {path: ., exclude: ["caf*"]}
+AIC-E655 a link leaves the source
+  A link is sent as a link, so its target must lie in the tree. Data belongs to the machine, not to the source.
+  | source: {path: ., exclude: [data]}
 """
 
 

@@ -1,0 +1,149 @@
+"""The two streams of a command: results on stdout, the story on stderr, and what the terminal can show.
+
+Words carry their colour as private-use characters, which `harmless` never lets through from a host; here they become
+colours or vanish. It must not know what is being shown.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+_STYLES = {"bold": ("\ue001", "1"), "dim": ("\ue002", "2"), "red": ("\ue003", "31"), "green": ("\ue004", "32"), "yellow": ("\ue005", "33")}
+_OFF = "\ue000"
+PROSE_COLUMNS = 80
+
+
+def styled(style: str, text: str) -> str:
+    """`text` in one of `bold`, `dim`, `red`, `green`, `yellow`; an empty style changes nothing."""
+    return f"{_STYLES[style][0]}{text}{_OFF}" if style and text else text
+
+
+def plain(text: str) -> str:
+    """`text` without its style marks."""
+    for mark, _ in _STYLES.values():
+        text = text.replace(mark, "")
+    return text.replace(_OFF, "")
+
+
+def _coloured(text: str) -> str:
+    for mark, code in _STYLES.values():
+        text = text.replace(mark, f"\x1b[{code}m")
+    return text.replace(_OFF, "\x1b[0m")
+
+
+@dataclass
+class Screen:
+    """What one command prints to; `json` and `debug` are set by the options of that name."""
+
+    width: int = PROSE_COLUMNS
+    ascii: bool = False
+    out_colour: bool = False
+    err_colour: bool = False
+    out_terminal: bool = False
+    err_terminal: bool = False
+    in_terminal: bool = False
+    json: bool = False
+    debug: bool = False
+    _rewriting: bool = field(default=False, repr=False)
+
+    @property
+    def mark(self) -> str:
+        """What tells that text was cut."""
+        return ".." if self.ascii else "…"
+
+    @property
+    def bar(self) -> str:
+        """What stands before text of a host."""
+        return "| " if self.ascii else "│ "
+
+    def out(self, lines: Iterable[str]) -> None:
+        """Lines of the result, on stdout; nothing with `--json`, where one document is all of it."""
+        if not self.json:
+            self._write(sys.stdout, lines, self.out_colour)
+
+    def err(self, lines: Iterable[str]) -> None:
+        """Lines of the story, on stderr."""
+        self.clear()
+        self._write(sys.stderr, lines, self.err_colour)
+
+    def raw(self, data: bytes) -> None:
+        """Bytes on stdout as they are."""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def document(self, kind: str, body: Mapping[str, Any]) -> None:
+        """The one JSON document of a command."""
+        whole = {"schema_version": 1, "kind": kind, **body}
+        sys.stdout.write(json.dumps(whole, ensure_ascii=True, indent=2) + "\n")
+        sys.stdout.flush()
+
+    def rewrite(self, line: str) -> None:
+        """A line on stderr that the next one replaces; only on a terminal."""
+        if self.err_terminal:
+            text = _coloured(line) if self.err_colour else plain(line)
+            sys.stderr.write("\r\x1b[K" + self.as_ascii(text))
+            sys.stderr.flush()
+            self._rewriting = True
+
+    def clear(self) -> None:
+        """Take the rewritten line away."""
+        if self._rewriting:
+            sys.stderr.write("\r\x1b[K")
+            self._rewriting = False
+
+    def as_ascii(self, text: str) -> str:
+        """`text` with the fallback characters where the terminal has no others."""
+        if not self.ascii:
+            return text
+        head, rest = (".", text[1:]) if text.startswith("… ") else ("", text)
+        whole = head + rest.replace("…", "..").replace("±", "/").replace("│", "|")
+        return whole.encode("ascii", "replace").decode("ascii")
+
+    def _write(self, stream: IO[str], lines: Iterable[str], colour: bool) -> None:
+        for line in lines:
+            stream.write(self.as_ascii(_coloured(line) if colour else plain(line)) + "\n")
+        stream.flush()
+
+
+def of_environment(env: Mapping[str, str]) -> Screen:
+    """The screen of this process: width, colour and characters as the environment and the streams allow."""
+    dumb = env.get("TERM") == "dumb"
+    coloured = not env.get("NO_COLOR") and not dumb
+    out, err = sys.stdout.isatty(), sys.stderr.isatty()
+    return Screen(
+        width=_width(env, out or err),
+        ascii=_is_ascii(env),
+        out_colour=coloured and out,
+        err_colour=coloured and err,
+        out_terminal=out,
+        err_terminal=err and not dumb,
+        in_terminal=sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty(),
+    )
+
+
+def _width(env: Mapping[str, str], terminal: bool) -> int:
+    columns = env.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 0:
+        return max(40, int(columns))
+    if not terminal:
+        return PROSE_COLUMNS
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            return max(40, os.get_terminal_size(stream.fileno()).columns)
+        except OSError:
+            continue
+    return PROSE_COLUMNS
+
+
+def _is_ascii(env: Mapping[str, str]) -> bool:
+    wish = env.get("AICRUN_ASCII", "")
+    if wish:
+        return wish != "0"
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
+    return encoding != "utf8"

@@ -1,0 +1,147 @@
+"""Carries out a plan, action by action, and decides nothing: what it may not do, the plan has refused before.
+
+Each action is idempotent by job id; a cut connection is cured by applying again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from aicrun.errors import HostRefused, PlanRefused, Way
+from aicrun.lifecycle.events import Happening, StepBegan, StepDone, Tell
+from aicrun.lifecycle.find import Found
+from aicrun.lifecycle.patience import Patience
+from aicrun.lifecycle.session import Session
+from aicrun.lifecycle.snapshot import Snapshot, contents
+from aicrun.lifecycle.start import Start, Started, start
+from aicrun.lifecycle.stop import until_stopped
+from aicrun.lifecycle.upload import upload
+from aicrun.plan.model import Plan, RunPlan, Sign
+from aicrun.plan.words import counted, size
+from aicrun.wire.status import Status, status_of
+
+STARTS = frozenset((Sign.START, Sign.WAIT, Sign.REPLACE, Sign.MOVE))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an apply did to one run; `found` is absent for a run that was refused. `adopted`: another had started it."""
+
+    run: str
+    sign: Sign
+    found: Found | None = None
+    adopted: bool = False
+
+
+def refused(plan: Plan) -> tuple[RunPlan, ...]:
+    """The runs that this plan will not carry out: one of them refuses the whole apply."""
+    return tuple(item for item in plan.runs if item.sign is Sign.REFUSE or item.apply_refusal is not None)
+
+
+def carry_out(session: Session, plan: Plan, snapshots: Mapping[str, Snapshot], tell: Tell) -> tuple[Outcome, ...]:
+    """Do all actions in the order of the plan; `snapshots` has the source of each run that has one.
+
+    Raises `HostRefused` when the world moved since the survey (then nothing of that run was done), `PlanRefused`
+    when a run of the plan is refused.
+    """
+    if refused(plan):
+        raise PlanRefused("AIC-E630", "the plan refuses a run; nothing was changed")
+    rank = secrets.token_hex(8)
+    return tuple(_one(session, plan, item, snapshots.get(item.run), rank, tell) for item in plan.runs)
+
+
+def _one(session: Session, plan: Plan, item: RunPlan, snapshot: Snapshot | None, rank: str, tell: Tell) -> Outcome:
+    if item.sign in STARTS:
+        others = tuple(
+            view.machine.name for view in plan.fleet.machines if view.state == "answered" and view.machine.name != item.machine
+        )
+        if snapshot is not None:
+            push(session, item, snapshot, tell)
+        before = _stopper(session, item, tell) if item.sign is Sign.REPLACE else None
+        wanted = Start(session, item, rank, others, tell, before)
+        return _outcome(item, _with_source(wanted, snapshot))
+    found = Found(item.machine, item.job) if item.job is not None else None
+    if found is not None and item.sign is Sign.CHANGE:
+        found = _change(session, item, found, tell)
+    elif found is not None and item.sign is Sign.UPLOAD:
+        found = upload(session, found, tell)
+    return Outcome(item.run, item.sign, found)
+
+
+def _outcome(item: RunPlan, started: Started) -> Outcome:
+    if started.adopted and started.report.digest != item.digest:
+        raise HostRefused(
+            "AIC-E621",
+            f"{item.run} was started with another spec meanwhile, on {started.machine}",
+            token="busy",
+            facts=(("started by", f"{started.report.client.user} from {started.report.client.host}"),),
+            ways=(Way("see the difference", f"aicrun plan {item.spec.file or 'run.yaml'}"),),
+        )
+    return Outcome(item.run, item.sign, Found(started.machine, started.report), started.adopted)
+
+
+def _with_source(wanted: Start, snapshot: Snapshot | None) -> Started:
+    try:
+        return start(wanted)
+    except HostRefused as error:
+        if error.token != "store_incomplete" or snapshot is None:
+            raise
+    # The host's sweep took an object between push and reserve; pushed again it is fresh.
+    push(wanted.session, wanted.item, snapshot, wanted.tell)
+    return start(wanted)
+
+
+def push(session: Session, item: RunPlan, snapshot: Snapshot, tell: Tell) -> None:
+    """Send to the machine's store what it lacks of the source; holds nothing, safe to repeat and to lose."""
+    began = time.monotonic()
+    source = snapshot.source
+    words = f"{counted(source.files, 'file')}, {size(source.bytes)} to {item.machine}"
+    tell(StepBegan(item.run, "push", words))
+    patience = Patience(session, item.machine, item.run, tell, 30.0)
+    missing = patience.ask(lambda backend: backend.missing(source.tree, snapshot.manifest, snapshot.hashes))
+    if missing:
+        patience.ask(lambda backend: backend.put(contents(snapshot, missing)))
+    tell(StepDone(item.run, "push", words if missing else f"{words}: all there", time.monotonic() - began))
+
+
+def _stopper(session: Session, item: RunPlan, tell: Tell) -> Callable[[Callable[[], None]], None]:
+    """Ends the replaced job once the new start is settled, so that a client that lost stops nothing."""
+
+    def stop_old(touch: Callable[[], None]) -> None:
+        if item.job is None:
+            return
+        job_id = item.job.job_id
+
+        def told(what: Happening) -> None:
+            touch()
+            tell(what)
+
+        patience = Patience(session, item.machine, item.run, told, 60.0)
+        report = patience.ask(lambda backend: backend.stop(job_id, session.by, None))
+        report = until_stopped(patience, report)
+        if status_of(report).status in (Status.STOP_FAILED, Status.UNKNOWN):
+            standing = status_of(report)
+            raise PlanRefused(
+                "AIC-E631",
+                f"{item.run}: the old job is {standing.status.value}, so the new one was not started",
+                facts=(("old job", standing.why or job_id),),
+                ways=(Way("look at it", f"aicrun inspect {job_id}"),),
+            )
+
+    return stop_old
+
+
+def _change(session: Session, item: RunPlan, found: Found, tell: Tell) -> Found:
+    began = time.monotonic()
+    limits = {
+        "grace_s": item.spec.limits.grace_s,
+        "max_duration_s": item.spec.limits.max_duration_s,
+        "stall_s": item.spec.limits.stall_s,
+    }
+    supervision = dict(item.spec.supervision)
+    report = session.backend(found.machine).supervise(found.report.job_id, supervision, limits, session.by)
+    tell(StepDone(item.run, "change", f"{found.machine} delivered it to the keeper", time.monotonic() - began))
+    return Found(found.machine, report)

@@ -1,0 +1,52 @@
+"""The end of a run with its evidence: what is shown when there is nothing more to wait for. It decides no status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aicrun.errors import AicrunError, Exit
+from aicrun.lifecycle.find import Found
+from aicrun.lifecycle.session import Session
+from aicrun.wire.status import Standing, Status
+
+_EVIDENCE_LINES = 8
+_EVIDENCE_BYTES = 16 * 1024
+
+_EXITS = {
+    Status.SUCCEEDED: Exit.DONE,
+    Status.FAILED: Exit.RUN_FAILED,
+    Status.STOPPED: Exit.RUN_STOPPED,
+    # A stop that did not end the tree leaves nobody who knows how it will end.
+    Status.STOP_FAILED: Exit.OUTCOME_UNKNOWN,
+    Status.UNKNOWN: Exit.OUTCOME_UNKNOWN,
+    Status.REJECTED: Exit.HOST_REFUSED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A job that ended: the step whose log is the evidence, and its last lines (text of the host, may be empty)."""
+
+    found: Found
+    step: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+def exit_of(standing: Standing) -> Exit:
+    """The exit code of `wait` and `apply --follow`; a run that has not ended is `DONE` (it was not waited for)."""
+    return _EXITS.get(standing.status, Exit.DONE)
+
+
+def ending(session: Session, found: Found) -> Ending:
+    """The ending of a job, with the last lines of the log that tells most; no evidence when the log cannot be read."""
+    standing = found.standing
+    step = standing.step or next((item.step for item in reversed(found.report.steps) if item.log_bytes), "")
+    if standing.status is Status.SUCCEEDED or not step:
+        return Ending(found, step)
+    try:
+        tail = session.backend(found.machine).log(found.report.job_id, step, None, _EVIDENCE_BYTES, _EVIDENCE_LINES)
+    except AicrunError:
+        # The evidence is a courtesy: the ending itself stands in the report.
+        return Ending(found, step)
+    lines = tail.data.decode("utf-8", "replace").splitlines()
+    return Ending(found, step, tuple(lines[-_EVIDENCE_LINES:]))

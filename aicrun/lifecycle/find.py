@@ -1,0 +1,90 @@
+"""From what a person types for a run to the one job that is meant, wherever it lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aicrun.errors import HostRefused, HostUnreachable, UsageError, Way
+from aicrun.hosts.backend import Backend
+from aicrun.lifecycle.session import Session
+from aicrun.lifecycle.survey import Heard, ask_all
+from aicrun.spec.model import Machine
+from aicrun.wire.jobs import JobReport
+from aicrun.wire.status import Standing, status_of
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A job and the machine that answers for it."""
+
+    machine: str
+    report: JobReport
+
+    @property
+    def standing(self) -> Standing:
+        """The job's status in the user's words."""
+        return status_of(self.report)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Jobs newest first, how many more there are, and the machines that gave no answer as (name, why)."""
+
+    jobs: tuple[Found, ...]
+    omitted: int
+    silent: tuple[tuple[str, str], ...]
+
+
+def find(session: Session, key: str) -> Found:
+    """The newest job of a run name, run id, job id, or four or more first digits of an id, `@machine` to narrow.
+
+    Raises `UsageError` when no machine knows it or two know different ones, `HostUnreachable` when none of those
+    that answered knows it and a silent one might.
+    """
+    name, _, machine = key.partition("@")
+    asked = (session.machine(machine),) if machine else session.asked()
+    heard = ask_all(session, asked, lambda backend, _: backend.job(name))
+    found = {item.answer.job_id: Found(item.machine.name, item.answer) for item in reversed(heard) if item.answer is not None}
+    for item in heard:
+        if item.error is not None and not _says_unknown(item):
+            if not found and not isinstance(item.error, HostUnreachable):
+                raise item.error
+            if not found:
+                raise HostUnreachable(
+                    "AIC-E593",
+                    f"no machine that answered knows {name}, and {item.machine.name} does not answer",
+                    facts=((item.machine.name, item.error.message),),
+                    ways=(Way("see that machine", f"aicrun doctor {item.machine.name}"),),
+                )
+    if not found:
+        where = f" on {machine}" if machine else ""
+        raise UsageError("AIC-E003", f"no run is called {name}{where}", ways=(Way("see all runs", "aicrun list --all"),))
+    if len({item.report.run_id for item in found.values()}) > 1:
+        ways = tuple(Way(item.machine, f"{name}@{item.machine}") for item in found.values())
+        raise UsageError("AIC-E004", f"{name} is more than one run: say which", ways=ways)
+    return min(found.values(), key=lambda item: item.report.age_s)
+
+
+def _says_unknown(heard: Heard[JobReport]) -> bool:
+    return isinstance(heard.error, HostRefused) and heard.error.token == "not_found"
+
+
+def jobs(session: Session, statuses: tuple[str, ...], limit: int) -> Listing:
+    """The newest jobs of all machines together, at most `limit`."""
+
+    def ask(backend: Backend, _: Machine) -> tuple[tuple[JobReport, ...], int]:
+        return backend.jobs(statuses=statuses, limit=limit)
+
+    heard = ask_all(session, session.asked(), ask)
+    seen: dict[str, Found] = {}
+    omitted = 0
+    for item in heard:
+        if item.answer is not None:
+            reports, more = item.answer
+            # Two entries of the inventory may be one host.
+            fresh = [report for report in reports if report.job_id not in seen]
+            seen.update({report.job_id: Found(item.machine.name, report) for report in fresh})
+            omitted += more if fresh or not reports else 0
+    newest = sorted(seen.values(), key=lambda item: item.report.age_s)
+    silent = tuple((item.machine.name, item.error.message) for item in heard if item.error is not None)
+    return Listing(tuple(newest[:limit]), omitted + max(0, len(newest) - limit), silent)

@@ -1,0 +1,180 @@
+"""Watches a job: until it started, until it ended, its log as it grows. Leaving it never touches the run.
+
+What it sees goes out through `Tell`; a silent machine is waited for, not judged.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from aicrun.errors import HostRefused, HostUnreachable
+from aicrun.lifecycle.events import LogBytes, StepBegan, StepDone, Tell
+from aicrun.lifecycle.find import Found
+from aicrun.lifecycle.patience import Patience
+from aicrun.lifecycle.session import Session
+from aicrun.plan.words import count, size
+from aicrun.wire.jobs import JobReport, StepReport
+from aicrun.wire.status import Standing, Status, status_of
+
+_POLL_S = 1.0
+_LONG_POLL_S = 50.0
+_LOG_SLICE_BYTES = 64 * 1024
+_LAST_LINE_BYTES = 2048
+
+_BEFORE_START = frozenset((Status.SCHEDULING, Status.BUILDING))
+
+
+def settled(standing: Standing) -> bool:
+    """True when watching can end: the status stays, or only a person can go on."""
+    return standing.status.terminal or standing.status is Status.STOP_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One job being watched; `give_up_s` is how long a silent machine is waited for (None: for ever)."""
+
+    session: Session
+    machine: str
+    run: str
+    tell: Tell
+    give_up_s: float | None = None
+
+    @property
+    def patience(self) -> Patience:
+        """Patience with this job's machine."""
+        return Patience(self.session, self.machine, self.run, self.tell, self.give_up_s)
+
+
+def until_started(watch: Watch, report: JobReport) -> JobReport:
+    """The report once the command runs, waits in line, or the job ended; tells `building` and `started`."""
+    began = time.monotonic()
+    patience = watch.patience
+    built = False
+    while status_of(report).status in _BEFORE_START:
+        built = True
+        watch.tell(StepBegan(watch.run, "building", _building_words(patience, report)))
+        known, job_id = status_of(report).status.value, report.job_id
+        report = patience.ask(lambda backend: backend.wait(job_id, known, _POLL_S))  # noqa: B023  # used at once
+    setup = _step(report, "setup")
+    setup_failed = setup is not None and setup.exit is not None and setup.exit.code != 0
+    if built and not setup_failed:
+        took = setup.exit.duration_s if setup is not None and setup.exit is not None else time.monotonic() - began
+        watch.tell(StepDone(watch.run, "building", _built_words(report), took))
+    if _has_started(report):
+        watch.tell(StepDone(watch.run, "started", f"the command, on {watch.machine}", 0.0))
+    return report
+
+
+def _building_words(patience: Patience, report: JobReport) -> str:
+    setup = _step(report, "setup")
+    if setup is None or setup.state != "running" or not setup.log_bytes:
+        return status_of(report).phase or "waiting for its keeper"
+    try:
+        last = patience.ask(lambda backend: backend.log(report.job_id, "setup", None, _LAST_LINE_BYTES, 1))
+    except HostRefused:
+        return "setup"
+    return last.data.decode("utf-8", "replace").strip().rpartition("\n")[2] or "setup"
+
+
+def _built_words(report: JobReport) -> str:
+    setup = report.facts.get("setup")
+    words = str(setup.get("words", "")) if isinstance(setup, dict) else ""
+    return words or "setup ended with exit code 0"
+
+
+def _has_started(report: JobReport) -> bool:
+    command = _step(report, "command")
+    return command is not None and command.state != "waiting"
+
+
+def _step(report: JobReport, name: str) -> StepReport | None:
+    return next((step for step in report.steps if step.step == name), None)
+
+
+def to_the_end(watch: Watch, report: JobReport, offset: int | None = 0) -> JobReport:
+    """The report of the ended job, after telling all of its command's log from `offset` on (None: its last lines).
+
+    A silent machine is waited for as `watch.give_up_s` says; the log goes on at the byte where it stopped.
+    """
+    if status_of(report).status is Status.ENQUEUED or status_of(report).status in _BEFORE_START:
+        report = _until_command(watch, report)
+    if _has_started(report):
+        follow_log(watch, report, "command", offset)
+    return until_ended(watch, report)
+
+
+def _until_command(watch: Watch, report: JobReport) -> JobReport:
+    patience = watch.patience
+    while status_of(report).status is Status.ENQUEUED or status_of(report).status in _BEFORE_START:
+        report = until_started(watch, report)
+        known, job_id = status_of(report).status.value, report.job_id
+        if known == Status.ENQUEUED.value:
+            report = patience.ask(lambda backend: backend.wait(job_id, known, _LONG_POLL_S))  # noqa: B023  # used at once
+    return report
+
+
+def follow_log(watch: Watch, report: JobReport, step: str, offset: int | None) -> None:
+    """Tell a step's log from `offset` on (None: its last lines) until the step has ended and all was read."""
+    patience = watch.patience
+    if offset is None:
+        tail = patience.ask(lambda backend: backend.log(report.job_id, step, None, _LOG_SLICE_BYTES, 20))
+        watch.tell(LogBytes(watch.run, step, tail.data))
+        offset = tail.next_offset
+    while True:
+        try:
+            for part in watch.session.backend(watch.machine).follow(report.job_id, step, offset):
+                patience.answered()
+                watch.tell(LogBytes(watch.run, step, part.data))
+                offset = part.next_offset
+        except HostUnreachable:
+            watch.session.drop(watch.machine)
+            patience.silent()
+            time.sleep(_POLL_S)
+        else:
+            return
+
+
+def until_ended(watch: Watch, report: JobReport) -> JobReport:
+    """The report once the job's status stays; tells the upload as a step."""
+    patience = watch.patience
+    uploading = False
+    while not settled(status_of(report)):
+        standing = status_of(report)
+        if standing.phase == "uploading":
+            uploading = True
+            target = report.upload_request.destination if report.upload_request is not None else "its target"
+            watch.tell(StepBegan(watch.run, "upload", f"to {target}"))
+        # In progress goes from training to uploading without another status: looked at again at a human interval.
+        poll_s = _POLL_S if standing.status is Status.IN_PROGRESS else _LONG_POLL_S
+        known, job_id = standing.status.value, report.job_id
+        report = patience.ask(lambda backend: backend.wait(job_id, known, poll_s))  # noqa: B023  # used at once
+    _tell_upload(watch, report, uploading)
+    return report
+
+
+def wait(watch: Watch, report: JobReport, timeout_s: float | None) -> JobReport:
+    """The report once the job's status stays, or the last one when `timeout_s` passed; long polls, tells nothing."""
+    patience = watch.patience
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    while not settled(status_of(report)):
+        left = _LONG_POLL_S if end is None else min(_LONG_POLL_S, end - time.monotonic())
+        if left <= 0:
+            break
+        known, job_id = status_of(report).status.value, report.job_id
+        report = patience.ask(lambda backend: backend.wait(job_id, known, left))  # noqa: B023  # used at once
+    return report
+
+
+def _tell_upload(watch: Watch, report: JobReport, seen: bool) -> None:
+    upload, step = report.upload, _step(report, "upload")
+    if upload is None or not upload.verified or not (seen or step is not None):
+        return
+    took = step.exit.duration_s if step is not None and step.exit is not None else 0.0
+    words = f"{count(upload.files)} files, {size(upload.bytes)} to {upload.destination}, verified"
+    watch.tell(StepDone(watch.run, "upload", words, took))
+
+
+def look_again(session: Session, found: Found) -> Found:
+    """The same job as its host reports it now."""
+    return Found(found.machine, session.backend(found.machine).job(found.report.job_id))

@@ -1,0 +1,129 @@
+"""The ledger: this client's own note of which machine it asked to run what. A cache, never the truth.
+
+Losing it changes no answer: hosts are asked. It tells a later `apply` which machine a silent run may lie on, and
+which half-made reservation of a killed client is still to be withdrawn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SCHEMA = 1
+_TABLE = """
+CREATE TABLE IF NOT EXISTS starts (
+  job_id TEXT PRIMARY KEY, run TEXT NOT NULL, machine TEXT NOT NULL, step TEXT NOT NULL,
+  pid INTEGER NOT NULL, ticks INTEGER NOT NULL, at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS starts_of_run ON starts (run, at);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One job id that this client minted; `step` is `reserving`, `confirming`, `started` or `withdrawn`."""
+
+    job_id: str
+    run: str
+    machine: str
+    step: str
+    client_lives: bool
+
+
+class Ledger:
+    """The file `ledger.db`, 0600. `remark` says, once, that it was damaged and begun anew."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.remark = ""
+        self._base: sqlite3.Connection | None = None
+
+    def note(self, job_id: str, run: str, machine: str, step: str) -> None:
+        """Write down where a start stands; called before the host is asked, so that a killed client left a trace."""
+        row = (job_id, run, machine, step, os.getpid(), _ticks(os.getpid()), time.time())
+        with self._writing() as base:
+            base.execute("INSERT OR REPLACE INTO starts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def starts(self, run: str) -> tuple[Start, ...]:
+        """All starts of `run` by this client, newest first."""
+        with self._writing() as base:
+            rows = base.execute(
+                "SELECT job_id, run, machine, step, pid, ticks FROM starts WHERE run = ? ORDER BY at DESC", (run,)
+            ).fetchall()
+        return tuple(
+            Start(job_id, name, machine, step, _ticks(pid) == ticks != 0) for job_id, name, machine, step, pid, ticks in rows
+        )
+
+    def machines_of(self, run: str) -> tuple[str, ...]:
+        """Machines that may hold `run` as far as this client knows."""
+        return tuple(dict.fromkeys(start.machine for start in self.starts(run) if start.step != "withdrawn"))
+
+    def drop(self, job_id: str) -> None:
+        """Forget one job: it was deleted on its host."""
+        with self._writing() as base:
+            base.execute("DELETE FROM starts WHERE job_id = ?", (job_id,))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._base is not None:
+            self._base.close()
+            self._base = None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        try:
+            base = self._opened()
+            with base:
+                yield base
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise
+            self._begin_anew(error)
+            with self._opened() as base:
+                yield base
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._base is None:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(self.path, flags, 0o600))
+            base = sqlite3.connect(self.path, timeout=10)
+            # Kept only when it proved to be a ledger: a damaged file raises here, on its first read.
+            version = base.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, _SCHEMA):
+                base.close()
+                raise sqlite3.DatabaseError(f"version {version}")
+            if version == 0:
+                base.executescript(_TABLE + f"PRAGMA user_version = {_SCHEMA};")
+            self._base = base
+        return self._base
+
+    def _begin_anew(self, error: sqlite3.DatabaseError) -> None:
+        self.close()
+        aside = f"{self.path}.damaged"
+        os.replace(self.path, aside)
+        self.remark = f"the ledger could not be read ({error}) and was begun anew; no answer depends on it. Old: {aside}"
+
+
+def _ticks(pid: int) -> int:
+    """Start ticks of a living process (0 when it is gone), so that a reused pid is not taken for the client.
+
+    Field 22 of `/proc/PID/stat` (proc(5)); where there is no /proc, 1 for any living pid.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stream:
+            return int(stream.read().rpartition(")")[2].split()[19])
+    except FileNotFoundError:
+        if os.path.isdir("/proc/self"):
+            return 0
+    except (OSError, ValueError, IndexError):
+        return 0
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return 0
+    return 1

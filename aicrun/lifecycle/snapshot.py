@@ -1,0 +1,181 @@
+"""A source folder at one moment: each file's hash, the tree's hash, and what git says about it.
+
+The same folder gives the same tree on every machine. It reads each file once to hash it and once more to send it,
+and notices when the two differ. It must not change the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import posixpath
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from aicrun.errors import PlanStale, UsageError, Way
+from aicrun.lifecycle.listing import files_of, git_words
+from aicrun.spec.model import RunSpec, SourceSpec
+from aicrun.wire.hashes import canonical, tree_hash
+from aicrun.wire.jobs import Source
+
+_LARGEST = 5
+_DIRTY_MOST = 50
+_PLAN_MARK = b'"aicrun plan"'
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of the tree: `kind` is `f`, `x` or `l`; `content` a SHA-256, or the target of a link."""
+
+    path: str
+    kind: str
+    content: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The tree as hashed: `entries` sorted by path, `largest` the biggest files as (path, bytes), biggest first."""
+
+    root: str
+    source: Source
+    entries: tuple[Entry, ...]
+    largest: tuple[tuple[str, int], ...]
+
+    @property
+    def manifest(self) -> bytes:
+        """The canonical JSON list of [path, kind, content, size] that the host keeps for the tree."""
+        return canonical([[entry.path, entry.kind, entry.content, entry.size] for entry in self.entries])
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The distinct contents of files, in the order of paths."""
+        return tuple(dict.fromkeys(entry.content for entry in self.entries if entry.kind != "l"))
+
+
+def take(spec: RunSpec, aside: Iterable[str] = ()) -> Snapshot | None:
+    """The snapshot of a spec's source, or None when it has none.
+
+    The spec's own file, `aside` (the inventory, a saved plan), the workspace and a `file:` upload target are no code:
+    left in, a change of a limit or an earlier checkpoint would look like another run.
+    Raises `UsageError` for an empty source, a link that leaves the tree, or a name that is not UTF-8.
+    """
+    if spec.source is None:
+        return None
+    own = [os.path.join(spec.folder, os.path.basename(spec.file)) if spec.file else "", *aside, *_outputs(spec)]
+    return look_at(spec.source, [os.path.abspath(path) for path in own if path])
+
+
+def _outputs(spec: RunSpec) -> Iterator[str]:
+    upload = spec.checkpoints.upload
+    targets = [spec.workspace] + ([upload.to[len("file:") :]] if upload is not None and upload.scheme == "file" else [])
+    for target in targets:
+        path = os.path.expanduser(target)
+        if os.path.isabs(path) and "${" not in path:
+            yield path
+
+
+def look_at(source: SourceSpec, aside: Iterable[str] = ()) -> Snapshot:
+    """The snapshot of a folder; see `take`."""
+    root = source.path
+    entries = tuple(entry for path in files_of(source, aside) if (entry := _entry(root, path)) is not None)
+    if not entries:
+        raise UsageError(
+            "AIC-E653",
+            f"source.path {root} holds no file to send",
+            facts=(("counted", "files git knows, or new and not ignored; caches and virtual environments never"),),
+            ways=(Way("see the field", "aicrun explain source"),),
+        )
+    files = [entry for entry in entries if entry.kind != "l"]
+    by_size = sorted(files, key=lambda entry: (-entry.size, entry.path))[:_LARGEST]
+    described = Source(
+        tree=tree_hash((entry.path, entry.kind, entry.content) for entry in entries),
+        files=len(entries),
+        bytes=sum(entry.size for entry in files),
+        commit=git_words(root, "rev-parse", "HEAD"),
+        branch=git_words(root, "rev-parse", "--abbrev-ref", "HEAD"),
+        dirty=_dirty(root),
+    )
+    return Snapshot(root, described, entries, tuple((entry.path, entry.size) for entry in by_size))
+
+
+def _dirty(root: str) -> tuple[str, ...]:
+    lines = git_words(root, "status", "--porcelain", "--untracked-files=all", "--", ".").splitlines()
+    return tuple(line[2:].strip() for line in lines[:_DIRTY_MOST])
+
+
+def _entry(root: str, path: str) -> Entry | None:
+    full = os.path.join(root, path)
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError as error:
+        shown = path.encode("utf-8", "backslashreplace").decode()
+        raise UsageError("AIC-E654", f"the file name {shown} in {root} is not UTF-8") from error
+    try:
+        mode = os.lstat(full).st_mode
+    except FileNotFoundError:
+        return None  # git still knows it, the person has removed it
+    if stat.S_ISLNK(mode):
+        return Entry(path, "l", _target(root, path, os.readlink(full)), 0)
+    if not stat.S_ISREG(mode):
+        return None
+    content, size = _hashed(full)
+    if path.endswith(".json") and _is_plan(full):
+        return None
+    return Entry(path, "x" if mode & stat.S_IXUSR else "f", content, size)
+
+
+def _target(root: str, path: str, target: str) -> str:
+    joined = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    if posixpath.isabs(target) or joined == ".." or joined.startswith("../"):
+        raise UsageError(
+            "AIC-E655",
+            f"the link {path} in {root} leaves the source: {target}",
+            ways=(Way("leave it out, under source:", f"exclude: [{path}]"), Way("data belongs into", "aicrun explain inputs")),
+        )
+    return target
+
+
+def _hashed(full: str) -> tuple[str, int]:
+    for _ in range(3):
+        with open(full, "rb") as stream:
+            before = os.fstat(stream.fileno())
+            summed, size = hashlib.sha256(), 0
+            while part := stream.read(1 << 20):
+                summed.update(part)
+                size += len(part)
+            after = os.fstat(stream.fileno())
+        if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size) and size == after.st_size:
+            return summed.hexdigest(), size
+    raise _changing(full)
+
+
+def _is_plan(full: str) -> bool:
+    with contextlib.suppress(OSError), open(full, "rb") as stream:
+        return _PLAN_MARK in stream.read(200)
+    return False
+
+
+def _changing(full: str) -> PlanStale:
+    return PlanStale(
+        "AIC-E650",
+        f"{full} changed while it was being read; nothing was started",
+        ways=(Way("once it is still", "the same command again"),),
+    )
+
+
+def contents(snapshot: Snapshot, wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """(hash, bytes) of the `wanted` contents; raises `PlanStale` for a file that is not what was hashed any more."""
+    where = {entry.content: entry.path for entry in reversed(snapshot.entries) if entry.kind != "l"}
+    for content in wanted:
+        full = os.path.join(snapshot.root, where[content])
+        try:
+            with open(full, "rb") as stream:
+                raw = stream.read()
+        except OSError as error:
+            raise _changing(full) from error
+        if hashlib.sha256(raw).hexdigest() != content:
+            raise _changing(full)
+        yield content, raw

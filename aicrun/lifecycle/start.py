@@ -1,0 +1,229 @@
+"""Starts one job at most once: reserve, look, settle, confirm, as the start protocol proves it.
+
+A job id is minted and written to the ledger before the host hears of it; a lost reply is cured by asking for the same
+id again. It must not choose where a run goes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from aicrun.errors import AicrunError, HostRefused, HostUnreachable, Way
+from aicrun.hosts.backend import Backend, Reserved
+from aicrun.lifecycle.events import StepBegan, StepDone, Tell
+from aicrun.lifecycle.patience import Patience
+from aicrun.lifecycle.session import Session
+from aicrun.lifecycle.survey import ask_all
+from aicrun.plan.draft import filled
+from aicrun.plan.model import RunPlan
+from aicrun.wire.codec import replace
+from aicrun.wire.jobs import JobReport, JobRequest
+from aicrun.wire.names import GATE_S
+
+_T = TypeVar("_T")
+
+# Five attempts settle every race that was explored; the rank stays, or rivals could withdraw each other for ever.
+_ATTEMPTS_MOST = 5
+_RESEND_S = 30.0
+_AWAIT_S = GATE_S + 10
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The job that stands now; `adopted` when another apply had started it."""
+
+    machine: str
+    report: JobReport
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of one run: where, with which rank, and which machines must answer that they hold no other copy.
+
+    `before_confirm` is called once the start is settled (a replaced job is stopped there); it gets `touch`, which
+    keeps the reservation alive.
+    """
+
+    session: Session
+    item: RunPlan
+    rank: str
+    others: tuple[str, ...]
+    tell: Tell
+    before_confirm: Callable[[Callable[[], None]], None] | None = None
+
+    @property
+    def machine(self) -> str:
+        """Where the job shall run."""
+        return self.item.machine
+
+
+def start(wanted: Start) -> Started:
+    """Start the run, or adopt the job that another client started meanwhile.
+
+    Raises `HostRefused` for the host's no, `HostUnreachable` when nothing can be told: then the same call again is
+    safe, and adopts the job if there is one.
+    """
+    began = time.monotonic()
+    wanted.tell(StepBegan(wanted.item.run, "start", f"on {wanted.machine}"))
+    for _ in range(_ATTEMPTS_MOST):
+        started = _attempt(wanted)
+        if started is not None:
+            words = f"{started.machine}, job {started.report.job_id}"
+            if started.adopted:
+                who = started.report.client
+                words = f"{started.machine} holds {wanted.item.run} already: started by {who.user} from {who.host}"
+            wanted.tell(StepDone(wanted.item.run, "start", words, time.monotonic() - began))
+            return started
+    raise HostRefused(
+        "AIC-E620",
+        f"{wanted.item.run} could not be settled: others are starting it at this moment",
+        token="busy",
+        ways=(Way("see who started it", f"aicrun inspect {wanted.item.run}"),),
+    )
+
+
+def _attempt(wanted: Start) -> Started | None:
+    request = _request(wanted)
+    alone = not wanted.others and wanted.before_confirm is None
+    wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "reserving")
+    reserved = _ask(wanted, request, lambda backend: backend.reserve(request, alone))
+    if reserved.answer == "busy":
+        wanted.session.ledger.drop(request.job_id)
+        return _adopt(wanted, reserved)
+    if reserved.answer != "ok":
+        wanted.session.ledger.drop(request.job_id)
+        return None
+    if not alone:
+        rival = _settle(wanted, request)
+        if rival is not None:
+            _withdraw(wanted, wanted.machine, request.job_id, f"{rival.report.job_id} was first")
+            return rival
+        if not _confirmed(wanted, request):
+            return None
+    wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "started")
+    report = _ask(wanted, request, lambda backend: backend.job(request.job_id))
+    return Started(wanted.machine, report)
+
+
+def _request(wanted: Start) -> JobRequest:
+    item = wanted.item
+    if item.draft is None:
+        raise AicrunError("AIC-E001", f"the plan of {item.run} has no job to start")
+    named = tuple(dict.fromkeys((*item.draft.named, *item.named)))
+    return filled(
+        replace(item.draft, named=named),
+        job_id=secrets.token_hex(8),
+        run_id=item.run_id or secrets.token_hex(8),
+        rank=wanted.rank,
+        client=wanted.session.client,
+    )
+
+
+def _ask(wanted: Start, request: JobRequest, question: Callable[[Backend], _T]) -> _T:
+    patience = Patience(wanted.session, wanted.machine, request.run, wanted.tell, _RESEND_S)
+    try:
+        return patience.ask(question)
+    except HostUnreachable as error:
+        raise HostUnreachable(
+            "AIC-E592",
+            f"{request.run}: {wanted.machine} does not answer. This is a view, the run is not touched by it",
+            facts=(("sent", f"job {request.job_id}; it may have started, nothing is sent again blindly"), ("error", error.message)),
+            ways=(Way("safe, and adopts it if it started", f"aicrun apply {request.spec_file or 'run.yaml'}"),),
+        ) from error
+
+
+def _adopt(wanted: Start, reserved: Reserved) -> Started | None:
+    rival = reserved.report
+    if rival is None:
+        return None
+    if rival.decision == "undecided":
+        rival = _await_decision(wanted, wanted.machine, rival, None)
+        if rival is None:
+            return None
+    return Started(wanted.machine, rival, adopted=True)
+
+
+def _await_decision(wanted: Start, machine: str, rival: JobReport, touch: Callable[[], None] | None) -> JobReport | None:
+    """The rival once it was decided `go`, None once it can never start; `touch` keeps the own reservation alive."""
+    patience = Patience(wanted.session, machine, rival.run, wanted.tell, _RESEND_S)
+    end = time.monotonic() + _AWAIT_S
+    while rival.decision == "undecided" and time.monotonic() < end:
+        job_id = rival.job_id
+        rival = patience.ask(lambda backend: backend.wait(job_id, "scheduling", 10.0))  # noqa: B023  # used at once
+        if touch is not None:
+            touch()
+    return rival if rival.decision == "go" else None
+
+
+def _settle(wanted: Start, request: JobRequest) -> Started | None:
+    """Decide all rivals that were seen after the own reserve; the rival that won, or None."""
+    machines = tuple(wanted.session.machine(name) for name in dict.fromkeys((wanted.machine, *wanted.others)))
+    heard = ask_all(wanted.session, machines, lambda backend, _: backend.look(request.run))
+    rivals: list[tuple[str, JobReport]] = []
+    for item in heard:
+        unreadable = item.answer is not None and bool(item.answer[1])
+        if item.answer is None or unreadable:
+            _withdraw(wanted, wanted.machine, request.job_id, f"{item.machine.name} may hold a copy")
+            why = item.error.message if item.error is not None else "a record of this run cannot be read there"
+            raise HostUnreachable(
+                "AIC-E594",
+                f"{item.machine.name} may hold {request.run}; nothing was started",
+                facts=((item.machine.name, why),),
+                ways=(Way("this once without it", f"aicrun apply {request.spec_file or 'run.yaml'} --except {item.machine.name}"),),
+            )
+        mine = (request.job_id, *request.named)
+        rivals += [(item.machine.name, report) for report in item.answer[0] if report.job_id not in mine]
+    for machine, rival in sorted(rivals, key=lambda pair: (pair[1].rank, pair[1].job_id)):
+        won = _decided(wanted, request, machine, rival)
+        if won is not None:
+            return Started(machine, won, adopted=True)
+    return None
+
+
+def _decided(wanted: Start, request: JobRequest, machine: str, rival: JobReport) -> JobReport | None:
+    if rival.decision == "go":
+        return rival
+    if rival.rank > wanted.rank:
+        decision = _withdraw(wanted, machine, rival.job_id, f"by {request.job_id} of {wanted.session.by}")
+        return rival if decision == "go" else None
+    _touch(wanted, request)
+    return _await_decision(wanted, machine, rival, lambda: _touch(wanted, request))
+
+
+def _withdraw(wanted: Start, machine: str, job_id: str, reason: str) -> str:
+    decision = wanted.session.backend(machine).withdraw(job_id, reason)[0]
+    wanted.session.ledger.note(job_id, wanted.item.run, machine, "started" if decision == "go" else "withdrawn")
+    return decision
+
+
+def _touch(wanted: Start, request: JobRequest) -> None:
+    wanted.session.backend(wanted.machine).touch(request.job_id)
+
+
+def _confirmed(wanted: Start, request: JobRequest) -> bool:
+    if wanted.before_confirm is not None:
+        wanted.before_confirm(lambda: _touch(wanted, request))
+    wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "confirming")
+    decision, _ = _ask(wanted, request, lambda backend: backend.confirm(request.job_id))
+    return decision == "go"
+
+
+def settle_leftovers(session: Session, run: str) -> None:
+    """Withdraw what a killed client of this ledger left reserved, so that the next start need not wait for its gate.
+
+    A machine that does not answer now is left alone: the plan sees its silence.
+    """
+    for left in session.ledger.starts(run):
+        if left.step not in ("reserving", "confirming") or left.client_lives:
+            continue
+        try:
+            decision = session.backend(left.machine).withdraw(left.job_id, "its client is gone")[0]
+        except AicrunError:
+            session.drop(left.machine)
+            continue
+        session.ledger.note(left.job_id, run, left.machine, "started" if decision == "go" else "withdrawn")
