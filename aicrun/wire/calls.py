@@ -64,6 +64,7 @@ REFUSALS = (
     "internal",
 )
 
+_REPLY_HEAD_BYTES = 128
 _REQUEST_HEAD = re.compile(rb"(\d{1,12}) (\d{1,15})\n\Z")
 
 
@@ -113,13 +114,15 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
     Lines before the marker are skipped up to `BANNER_CAP_BYTES`, past which it is a `WireError`.
     """
     wanted = re.compile(re.escape(marker.encode("ascii")) + rb" (\d{1,12}) (\d{1,15})\n\Z")
-    seen = b""
+    seen, held = b"", b""
     while True:
         line = stream.readline(65536)
         if not line:
             raise ConnectionEnded(seen)
-        # A banner without a final newline stands on the marker's own line.
-        match = wanted.search(line)
+        # A banner without a final newline stands on the marker's own line, and may fill a whole read before it: what
+        # a head can begin with is held back then, so that no marker is torn between two reads.
+        match = wanted.search(held + line)
+        held = b"" if line.endswith(b"\n") else line[-_REPLY_HEAD_BYTES:]
         if match:
             body = load(_exactly(stream, int(match.group(1))))
             if not isinstance(body, dict):
