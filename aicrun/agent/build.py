@@ -1,0 +1,234 @@
+"""Builds an environment at its final path, once for each key, however many jobs want it at once.
+
+Only `envs.py` calls it, inside a setup step. It must not touch a working tree: an environment never points into one.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Dict, Optional, Sequence, Tuple
+
+from aicrun.agent import requirements, store
+from aicrun.agent.environment import OTHER_SYSTEM_PATH, SYSTEM_PATH
+from aicrun.agent.home import Home
+from aicrun.wire.codec import dump, load
+from aicrun.wire.jobs import SCHEMA, Setup
+from aicrun.wire.tools import UV, UV_VERSION, uv_platform
+
+MARK = "complete"
+
+
+class SetupFailed(Exception):
+    """Why the setup step ends with exit code 1, in a sentence."""
+
+
+class Workshop:
+    """Where and until when the programs of one setup step run; they print to the step's log, which is our stdout.
+
+    `held` are locks that the programs inherit, so that a lock lives as long as whoever still writes below it.
+    """
+
+    def __init__(self, env: Dict[str, str], timeout_s: float) -> None:
+        self.env = env
+        self.timeout_s = timeout_s
+        self.ends = time.monotonic() + timeout_s
+        self.held: Tuple[int, ...] = ()
+
+    def say(self, text: str) -> None:
+        """One line for whoever reads the step's log, in order with what the programs print."""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def left_s(self, doing: str) -> float:
+        """Seconds left; raises `SetupFailed`, naming what was being done, when there are none."""
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            raise SetupFailed("setup.timeout passed (%d s) while %s" % (self.timeout_s, doing))
+        return left
+
+    def run(self, argv: Sequence[str], cwd: str, doing: str, env: Optional[Dict[str, str]] = None) -> None:
+        """Run `argv` to its end; raises `SetupFailed` for any end but exit code 0. On timeout its group is ended."""
+        left = self.left_s(doing)
+        try:
+            child = subprocess.Popen(
+                list(argv),
+                cwd=cwd,
+                env=env or self.env,
+                stdin=subprocess.DEVNULL,
+                pass_fds=self.held,
+                preexec_fn=os.setpgrp,
+            )
+        except OSError as error:
+            raise SetupFailed("%s: %s cannot be started: %s" % (doing, argv[0], error.strerror)) from error
+        try:
+            code = child.wait(left)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            self.left_s(doing)
+            raise
+        if code < 0:
+            raise SetupFailed("%s: ended by signal %d; what it said stands above" % (doing, -code))
+        if code > 0:
+            raise SetupFailed("%s: exit code %d; what it said stands above" % (doing, code))
+
+
+def is_complete(path: str, key: str) -> bool:
+    """True when the environment of `key` at `path` was finished."""
+    try:
+        with open(os.path.join(path, MARK), "rb") as stream:
+            mark = load(stream.read())
+    except (OSError, ValueError):
+        return False
+    return isinstance(mark, dict) and mark.get("key") == key
+
+
+def ready_keys(folder: str) -> Tuple[str, ...]:
+    """The keys of finished environments below `folder`, sorted; a missing folder has none."""
+    try:
+        found = sorted(os.listdir(folder))
+    except OSError:
+        return ()
+    return tuple(name for name in found if is_complete(os.path.join(folder, name), name))
+
+
+def find_uv(home: Home, account_home: str, extra: Sequence[str] = ()) -> str:
+    """The uv of this host: in `extra` folders, the account's, the system's, else the one a client pushed; "" = none."""
+    own = [os.path.join(account_home, name) for name in (".local/bin", ".cargo/bin")]
+    found = shutil.which("uv", path=os.pathsep.join(list(extra) + own + list(SYSTEM_PATH + OTHER_SYSTEM_PATH)))
+    return found or _pushed_uv(home)
+
+
+def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str) -> bool:
+    """Make sure the environment of `setup` stands; True when it was built now. Raises `SetupFailed`.
+
+    `scratch` is a private folder for the requirements file.
+    """
+    if is_complete(setup.path, setup.key):
+        return False
+    _refuse_local(setup)
+    if not os.path.exists(setup.python):
+        raise SetupFailed("the plan's interpreter %s is not on this host any more; plan again" % setup.python)
+    folder = os.path.dirname(setup.path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    handle = _lock(os.path.join(folder, ".%s.lock" % setup.key), shop)
+    try:
+        if is_complete(setup.path, setup.key):
+            shop.say("the other job has built it")
+            return False
+        if not uv:
+            raise SetupFailed("there is no uv on this host, and none was sent; apply again, or install uv here")
+        _discard_half_built(setup, shop)
+        shop.held = (handle,)
+        _build(setup, uv, shop, scratch)
+    finally:
+        shop.held = ()
+        os.close(handle)
+    return True
+
+
+def _build(setup: Setup, uv: str, shop: Workshop, scratch: str) -> None:
+    folder = os.path.dirname(setup.path)
+    env = dict(shop.env, UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1")
+    env.pop("VIRTUAL_ENV", None)
+    shop.say("making the environment %s with python %s" % (setup.path, setup.python_version))
+    # From a folder without a project, so that uv reads no pyproject.toml of anybody's tree.
+    venv = (uv, "venv", "--no-project", "--python", setup.python, setup.path)
+    shop.run(venv, folder, "making the environment", env)
+    wanted = list(setup.packages)
+    if setup.requirements:
+        path = os.path.join(scratch, "requirements.txt")
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as stream:
+            stream.write(setup.requirements)
+        wanted += ["--requirement", path]
+    if wanted:
+        install = [uv, "pip", "install", "--python", os.path.join(setup.path, "bin", "python")]
+        if setup.torch_backend not in ("", "none"):
+            install += ["--torch-backend", setup.torch_backend]
+        shop.say("installing %s" % (setup.requirements_name or "packages"))
+        shop.run(install + wanted, folder, "installing the packages", env)
+    _mark(setup)
+
+
+def _mark(setup: Setup) -> None:
+    raw = dump({"schema": SCHEMA, "key": setup.key, "python": setup.python_version, "reads": setup.reads})
+    temporary = os.path.join(setup.path, MARK + ".new")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as stream:
+        stream.write(raw)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.rename(temporary, os.path.join(setup.path, MARK))
+
+
+def _discard_half_built(setup: Setup, shop: Workshop) -> None:
+    if not os.path.lexists(setup.path):
+        return
+    ours = os.path.basename(setup.path) == setup.key and os.path.dirname(setup.path).endswith("/aicrun/envs")
+    if not ours or os.path.islink(setup.path):
+        raise SetupFailed("%s is in the way, and is not ours to remove" % setup.path)
+    shop.say("removing a half-built environment")
+    shutil.rmtree(setup.path)
+
+
+def _lock(path: str, shop: Workshop) -> int:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    told = False
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not told:
+                shop.say("another job is building the same environment: waiting for it")
+                told = True
+            shop.left_s("waiting for another job that builds the environment")
+            time.sleep(0.1)
+        except OSError as error:
+            os.close(handle)
+            raise SetupFailed("%s cannot be locked: %s" % (path, error.strerror)) from error
+        else:
+            return handle
+
+
+def _refuse_local(setup: Setup) -> None:
+    for number, line, why in requirements.refused_lines(setup.requirements):
+        raise SetupFailed("%s:%d: %s: %s" % (setup.requirements_name or "requirements", number, line, why))
+    for package in setup.packages:
+        why = requirements.refused(package)
+        if why:
+            raise SetupFailed("setup.packages: %s: %s" % (package, why))
+
+
+def _pushed_uv(home: Home) -> str:
+    place = os.path.join(home.jobs_root, "bin", "uv-" + UV_VERSION)
+    if os.access(place, os.X_OK):
+        return place
+    known = UV.get(this_platform())
+    if known is None:
+        return ""
+    try:
+        with open(store.object_path(home, known[2]), "rb") as stream:
+            raw = stream.read()
+    except OSError:
+        return ""
+    if hashlib.sha256(raw).hexdigest() != known[2]:
+        return ""
+    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    temporary = "%s.%d" % (place, os.getpid())
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o700), "wb") as stream:
+        stream.write(raw)
+    os.rename(temporary, place)
+    return place
+
+
+def this_platform() -> Tuple[str, str, str]:
+    """The platform of this host as a key of `wire.tools.UV`."""
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or "musl"
+    except (ValueError, OSError):
+        libc = "musl"
+    return uv_platform(os.uname().sysname, os.uname().machine, libc)

@@ -1,0 +1,127 @@
+"""The environment a job finds: computed from the request and the host, the same at every start.
+
+It must not read a shell's start file and never passes on a credential of the login. `programs.py` hands the result
+to the keeper; `inspect --env` shows it.
+"""
+
+import os
+import pwd
+import re
+import socket
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from aicrun.agent.tree import working_tree
+from aicrun.wire import names
+from aicrun.wire.jobs import JobRequest
+
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+CUDA_BIN = "/usr/local/cuda/bin"
+# Where a system that has no /usr/bin of its own keeps its programs (NixOS).
+OTHER_SYSTEM_PATH = ("/run/current-system/sw/bin",)
+
+# fmt: off
+_KEPT = frozenset((
+    "http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY",
+    "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "AWS_CA_BUNDLE", "NIX_SSL_CERT_FILE", "UV_DEFAULT_INDEX",
+    "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_CACHE_DIR", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_INSECURE_HOST",
+    "UV_HTTP_TIMEOUT", "UV_OFFLINE", "UV_LINK_MODE", "UV_CONSTRAINT", "TZ",
+))
+# fmt: on
+_KEPT_PREFIXES = ("PIP_", "UV_INDEX")
+_CREDENTIAL = re.compile(r"TOKEN|SECRET|PASSW|PASSWD|CREDENTIAL|USERNAME|_KEY(_|\Z)", re.IGNORECASE)
+
+
+def kept(login: Mapping[str, str]) -> Dict[str, str]:
+    """The proxy, certificate and package index variables of `login`; nothing that is named like a credential."""
+    return {
+        name: value
+        for name, value in login.items()
+        if (name in _KEPT or name.startswith(_KEPT_PREFIXES)) and not _CREDENTIAL.search(name)
+    }
+
+
+def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
+    """Everything the steps of `request` find in their environment; `login` is the agent's own (default: the process's).
+
+    The request's own `env` is laid on top, so a value a person wrote always wins.
+    """
+    login = os.environ if login is None else login
+    found = dict(kept(login), **_account(login))
+    found["PATH"] = os.pathsep.join(search_path(request, found["HOME"]))
+    found.update(LANG="C.UTF-8", TMPDIR=_folder(login.get("TMPDIR", "")) or "/tmp", PYTHONUNBUFFERED="1")  # noqa: S108
+    if request.setup.key:
+        found["VIRTUAL_ENV"] = request.setup.path
+    found.update(_ours(request, attempt, found["HOME"]))
+    found.update(request.env)
+    return found
+
+
+def search_path(request: JobRequest, account_home: str) -> List[str]:
+    """The folders of PATH in order: environment, the machine's own, the account's, CUDA's, the system's."""
+    folders: List[str] = []
+    if request.setup.key:
+        folders.append(os.path.join(request.setup.path, "bin"))
+    folders += [_expanded(folder, account_home) for folder in request.path]
+    folders += [os.path.join(account_home, ".local/bin"), os.path.join(account_home, ".cargo/bin")]
+    folders += [folder for folder in (CUDA_BIN,) if os.path.isdir(folder)]
+    folders += SYSTEM_PATH
+    folders += [folder for folder in OTHER_SYSTEM_PATH if os.path.isdir(folder)]
+    return folders
+
+
+def caches(data: str, account_home: str) -> Tuple[str, str, str]:
+    """(cache folder, HF_HOME, TORCH_HOME): below the data volume, else what the user has filled in the home."""
+    if data:
+        return os.path.join(data, "cache"), os.path.join(data, "huggingface"), os.path.join(data, "torch")
+    cache = os.path.join(account_home, ".cache")
+    return cache, os.path.join(cache, "huggingface"), os.path.join(cache, "torch")
+
+
+def _ours(request: JobRequest, attempt: int, account_home: str) -> Dict[str, str]:
+    data = request.env.get(names.VARIABLES["machine.data"], "")
+    cache, hf_home, torch_home = caches(data, account_home)
+    variables = names.VARIABLES
+    return {
+        "HF_HOME": hf_home,
+        "TORCH_HOME": torch_home,
+        variables["run.name"]: request.run,
+        variables["run.id"]: request.run_id,
+        variables["run.dir"]: working_tree(request),
+        variables["machine.name"]: request.machine,
+        variables["machine.data"]: data,
+        variables["machine.cache"]: cache,
+        variables["gpu.count"]: str(len(request.cards)),
+        names.JOB_ID: request.job_id,
+        names.ATTEMPT: str(attempt),
+        names.CHECKPOINT_DIR: request.checkpoints,
+        "FLEXAI_OUTPUT_CHECKPOINT_DIR": request.checkpoints,
+        names.RESUME_FROM: "",
+        names.PORT: str(_free_port()),
+    }
+
+
+def _account(login: Mapping[str, str]) -> Dict[str, str]:
+    try:
+        entry: Optional[pwd.struct_passwd] = pwd.getpwuid(os.geteuid())
+    except KeyError:
+        entry = None
+    user = entry.pw_name if entry else login.get("USER", "") or str(os.geteuid())
+    home = _folder(login.get("HOME", "")) or (entry.pw_dir if entry else "/")
+    shell = (entry.pw_shell if entry else "") or login.get("SHELL", "") or "/bin/sh"
+    return {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": shell}
+
+
+def _folder(path: str) -> str:
+    return path if os.path.isabs(path) and os.path.isdir(path) else ""
+
+
+def _expanded(folder: str, account_home: str) -> str:
+    return account_home + folder[1:] if folder == "~" or folder.startswith("~/") else folder
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return int(port)

@@ -1,0 +1,75 @@
+"""The setup step: working tree, environment, the person's own setup commands, in this order.
+
+It runs as `boot.py setup JOBDIR`, a process of its own with its own log; what fails is said in the last line there.
+"""
+
+import os
+import sys
+import time
+from typing import Any, Dict, Optional
+
+from aicrun.agent import build
+from aicrun.agent.environment import environment
+from aicrun.agent.home import Home, open_home, read_record, write_record
+from aicrun.agent.programs import command_folder, shell_argv
+from aicrun.agent.refused import Refused
+from aicrun.agent.tree import lay_out
+from aicrun.wire import names
+from aicrun.wire.jobs import SCHEMA, JobRequest
+
+
+def main(job_folder: str) -> int:
+    """Set up the job whose folder this is: 0, or 1 with a plain message as the last line of stderr."""
+    try:
+        home = open_home(os.environ)
+        request = read_record(os.path.join(job_folder, names.REQUEST), JobRequest)
+        if request is None:
+            raise build.SetupFailed("there is no request in %s" % job_folder)
+        set_up(home, request, job_folder)
+    except (build.SetupFailed, Refused) as error:
+        return _failed(str(getattr(error, "message", "") or error))
+    except OSError as error:
+        return _failed("%s: %s" % (error.filename or "input or output", error.strerror))
+    return 0
+
+
+def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
+    """Do everything the step does and write `SETUP_RESULT`; raises `SetupFailed` or `Refused`.
+
+    A job that was set up before, by an earlier attempt, keeps its tree: only the environment is looked at again.
+    """
+    began = time.monotonic()
+    result_path = os.path.join(job_folder, names.SETUP_RESULT)
+    before: Optional[Dict[str, Any]] = read_record(result_path, dict)
+    env = environment(request, 1)
+    shop = build.Workshop(env, request.setup.timeout_s)
+    tree = lay_out(home, request)
+    command_folder(request)
+    shop.say("working tree %s" % tree)
+    built, uv = False, ""
+    if request.setup.key:
+        uv = build.find_uv(home, env["HOME"], request.path)
+        built = build.ensure(request.setup, uv, shop, job_folder)
+        if not built:
+            shop.say("the environment %s is ready" % request.setup.path)
+    if before is None:
+        _run_commands(request, tree, shop)
+    took_s = round(time.monotonic() - began, 3)
+    result = {"schema": SCHEMA, "tree": tree, "env": request.setup.path, "built": built, "uv": uv, "took_s": took_s}
+    write_record(result_path, result)
+    return result
+
+
+def _run_commands(request: JobRequest, tree: str, shop: build.Workshop) -> None:
+    total = len(request.setup.run)
+    for number, text in enumerate(request.setup.run, 1):
+        first = text.strip().split("\n")[0]
+        shop.say("setup.run %d of %d: %s" % (number, total, first))
+        argv = shell_argv(text, request.shell, shop.env["PATH"])
+        shop.run(argv, tree, "setup.run %d of %d (%s)" % (number, total, first[:80]))
+
+
+def _failed(why: str) -> int:
+    sys.stdout.flush()
+    sys.stderr.write("aicrun: setup failed: %s\n" % why)
+    return 1

@@ -1,0 +1,83 @@
+"""What to execute for each step of an attempt: the program, its environment, its folder. It must not run anything."""
+
+import dataclasses
+import os
+import shutil
+import sys
+from typing import Dict, Tuple
+
+from aicrun.agent.environment import environment
+from aicrun.agent.home import Home
+from aicrun.agent.refused import Refused
+from aicrun.agent.tree import inside, working_tree
+from aicrun.wire.jobs import JobRequest
+
+OWN_STEPS = ("setup", "upload")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """`argv` with an absolute program wherever one was found, the whole environment, and an existing folder."""
+
+    argv: Tuple[str, ...]
+    env: Dict[str, str]
+    cwd: str
+
+
+def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program:
+    """The program of `step`; raises `Refused` (start_failed) when the folder to run in is not there."""
+    env = environment(request, attempt)
+    if step in OWN_STEPS:
+        return _own(home, request, step, env)
+    return Program(_command(request, env["PATH"]), env, command_folder(request))
+
+
+def command_folder(request: JobRequest) -> str:
+    """The working tree's folder `request.cwd`; raises `Refused` when it is missing or leaves the tree."""
+    tree = working_tree(request)
+    folder = os.path.normpath(os.path.join(tree, request.cwd))
+    facts = {"tree": tree, "cwd": request.cwd}
+    if not inside(os.path.realpath(folder), os.path.realpath(tree)):
+        raise Refused("start_failed", "cwd: %s leaves the working tree %s" % (request.cwd, tree), facts)
+    if not os.path.isdir(folder):
+        raise Refused("start_failed", "cwd: there is no folder %s in %s" % (request.cwd or ".", tree), facts)
+    return folder
+
+
+def shell_argv(text: str, shell: str, path: str) -> Tuple[str, ...]:
+    """`text` for the shell: bash that stops at the first failure, also inside a pipe; sh where there is no bash."""
+    bash = shutil.which("bash", path=path) if shell != "sh" else None
+    if bash:
+        return (bash, "-eo", "pipefail", "-c", text)
+    return (shutil.which("sh", path=path) or "/bin/sh", "-e", "-c", text)
+
+
+def bundle_root() -> str:
+    """The folder this agent was unpacked into: it holds `boot.py` and the package."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def boot_argv(*arguments: str) -> Tuple[str, ...]:
+    """Our own program with `arguments`, on the interpreter that runs now."""
+    boot = os.path.join(bundle_root(), "boot.py")
+    if not os.path.exists(boot):
+        boot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot.py")
+    return (sys.executable, "-I", "-S", boot) + arguments
+
+
+def _command(request: JobRequest, path: str) -> Tuple[str, ...]:
+    if not request.is_argv:
+        return shell_argv(request.command[0], request.shell, path)
+    first = request.command[0]
+    found = first if os.sep in first else shutil.which(first, path=path)
+    return (found or first,) + tuple(request.command[1:])
+
+
+def _own(home: Home, request: JobRequest, step: str, env: Dict[str, str]) -> Program:
+    # Our own programs must find the state folder that the agent uses, whatever the job's env says.
+    for name in ("HOME", "XDG_STATE_HOME"):
+        env.pop(name, None)
+        if name in os.environ:
+            env[name] = os.environ[name]
+    folder = home.job_dir(request.job_id)
+    return Program(boot_argv(step, folder), env, folder)

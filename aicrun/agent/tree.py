@@ -1,0 +1,160 @@
+"""The working tree of a job: laid out fresh from the store, never reaching outside itself.
+
+With a source the tree is `<workspace>/jobs/<job id>/` and ours. Without one it is the person's own workspace, where
+nothing is written but the checkpoint folder and its link.
+"""
+
+import hashlib
+import os
+import shutil
+from typing import Dict, List, Set
+
+from aicrun.agent import store
+from aicrun.agent.home import Home
+from aicrun.agent.refused import Refused
+from aicrun.wire.jobs import JobRequest
+
+_CHUNK = 1024 * 1024
+
+
+def working_tree(request: JobRequest) -> str:
+    """The absolute folder the job works in."""
+    if request.source is None:
+        return request.workspace
+    return os.path.join(request.workspace, "jobs", request.job_id)
+
+
+def inside(path: str, folder: str) -> bool:
+    """True when `path` is `folder` or below it; both absolute and resolved by the caller."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def lay_out(home: Home, request: JobRequest) -> str:
+    """Make workspace, checkpoint folder and working tree; the tree's path. A tree that stands is left as it is.
+
+    Raises `Refused`: `store_incomplete` when the store lacks a content, `start_failed` for a source that would
+    reach outside the tree or stands in the way of a link.
+    """
+    _folder(request.workspace)
+    if request.checkpoints:
+        _folder(request.checkpoints)
+    tree = working_tree(request)
+    if request.source is not None and not os.path.isdir(tree):
+        _lay_source(home, request.source.tree, tree)
+    if request.checkpoint_link:
+        link_checkpoints(tree, request.checkpoint_link, request.checkpoints)
+    if request.source is not None and request.setup.key:
+        _link_environment(tree, request.setup.path)
+    return tree
+
+
+def link_checkpoints(tree: str, relative: str, target: str) -> None:
+    """Make `relative` below `tree` a link to `target`; raises `Refused` when something of the person's is there."""
+    check_path(relative)
+    place = os.path.join(tree, relative)
+    parent = os.path.dirname(place)
+    _folder(parent)
+    if not inside(os.path.realpath(parent), os.path.realpath(tree)):
+        raise Refused("start_failed", "checkpoints.path: %s leaves the working tree" % relative, {"tree": tree})
+    if os.path.realpath(place) == os.path.realpath(target):
+        return
+    if os.path.islink(place) and os.path.dirname(os.readlink(place)) == os.path.dirname(target):
+        # The link of an earlier run in the person's own workspace.
+        os.unlink(place)
+    if os.path.lexists(place):
+        message = (
+            "checkpoints.path: %s is already there, so it cannot become a link to the run's checkpoints" % relative
+        )
+        raise Refused("start_failed", message, {"path": place, "checkpoints": target})
+    os.symlink(target, place)
+
+
+def check_path(path: str) -> None:
+    """Raises `Refused` unless `path` is a plain relative path that stays where it begins."""
+    parts = path.split("/")
+    if not path or "\0" in path or os.path.isabs(path) or any(part in ("", ".", "..") for part in parts):
+        raise Refused("start_failed", "the source holds a path that leaves the tree: %r" % path, {"path": repr(path)})
+
+
+def _lay_source(home: Home, digest: str, tree: str) -> None:
+    entries = store.manifest(home, digest)
+    lacking = store.complete(home, digest)
+    if entries is None or lacking:
+        message = "the store lacks %d of the source's contents; apply again sends them" % max(1, len(lacking))
+        raise Refused("store_incomplete", message, {"tree": digest})
+    _check(entries)
+    _folder(os.path.dirname(tree))
+    # Under another name until it is whole, so that a tree that stands is a complete one.
+    growing = os.path.join(os.path.dirname(tree), ".laying-" + os.path.basename(tree))
+    shutil.rmtree(growing, ignore_errors=True)
+    os.mkdir(growing, 0o700)
+    for entry in entries:
+        place = os.path.join(growing, entry.path)
+        _folder(os.path.dirname(place))
+        if entry.kind == "l":
+            os.symlink(entry.content, place)
+        else:
+            _copy(store.object_path(home, entry.content), place, entry)
+    _check_links(growing, entries)
+    os.rename(growing, tree)
+
+
+def _check(entries: List[store.Entry]) -> None:
+    taken: Dict[str, str] = {}
+    for entry in entries:
+        check_path(entry.path)
+        if entry.path in taken:
+            raise Refused("start_failed", "the source lists %r twice" % entry.path, {"path": entry.path})
+        taken[entry.path] = entry.kind
+        if entry.kind == "l":
+            _check_target(entry.path, entry.content)
+    parents: Set[str] = set()
+    for path in taken:
+        while "/" in path:
+            path = path.rpartition("/")[0]
+            parents.add(path)
+    for path in sorted(parents & set(taken)):
+        raise Refused("start_failed", "the source lists %r as a file and as a folder" % path, {"path": path})
+
+
+def _check_target(path: str, target: str) -> None:
+    landing = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    if os.path.isabs(target) or landing == ".." or landing.startswith("../") or "\0" in target:
+        message = "the link %s leads out of the source, to %s" % (path, target)
+        raise Refused("start_failed", message, {"path": path, "target": target})
+
+
+def _check_links(tree: str, entries: List[store.Entry]) -> None:
+    # What a link says and where a chain of links leads are two things: ask the file system too.
+    top = os.path.realpath(tree)
+    for entry in entries:
+        if entry.kind == "l" and not inside(os.path.realpath(os.path.join(tree, entry.path)), top):
+            shutil.rmtree(tree, ignore_errors=True)
+            raise Refused("start_failed", "the link %s leads out of the source" % entry.path, {"path": entry.path})
+
+
+def _copy(source: str, place: str, entry: store.Entry) -> None:
+    seen = hashlib.sha256()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    out = os.open(place, flags, 0o755 if entry.kind == "x" else 0o644)
+    with open(source, "rb") as reading, os.fdopen(out, "wb") as writing:
+        while True:
+            chunk = reading.read(_CHUNK)
+            if not chunk:
+                break
+            seen.update(chunk)
+            writing.write(chunk)
+    if seen.hexdigest() != entry.content:
+        os.unlink(source)
+        message = "the store's copy of %s was damaged and is removed; apply again sends it anew" % entry.path
+        raise Refused("store_incomplete", message, {"path": entry.path})
+
+
+def _link_environment(tree: str, path: str) -> None:
+    place = os.path.join(tree, ".venv")
+    if not os.path.lexists(place):
+        os.symlink(path, place)
+
+
+def _folder(path: str) -> None:
+    os.makedirs(path, mode=0o700, exist_ok=True)
