@@ -1,0 +1,219 @@
+"""The state folder of one account on one host: where everything lies, and the lock that orders changes.
+
+It must not know what the files mean. Everything in it is 0700/0600; nothing of a user's own ever lies in it.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import os
+import re
+import secrets
+import stat
+import time
+from typing import Iterator, Mapping
+
+from aicrun.agent.host_id import host_id
+from aicrun.agent.records import NewerRecord, Unreadable, place_once, read_record, write_record
+from aicrun.agent.refused import Refused
+from aicrun.wire import names
+
+__all__ = ["Home", "NewerRecord", "Unreadable", "open_home", "place_once", "read_record", "write_record"]
+
+LOCK_WAIT_S = 60.0
+
+# File systems whose locks and whose crash behaviour are another machine's; names as in /proc/self/mountinfo.
+NETWORK_FILE_SYSTEMS = frozenset(
+    "nfs nfs4 cifs smb3 smbfs ncpfs afs ceph lustre gpfs beegfs glusterfs fuse.glusterfs fuse.sshfs fuse.ceph "
+    "fuse.s3fs fuse.rclone fuse.gcsfuse fuse.juicefs fuse.JuiceFS fuse.mfs fuse.seaweedfs 9p orangefs panfs".split()
+)
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """Where this account keeps its state: `root` (small, lasting) and `jobs_root` (local disk; mostly the same)."""
+
+    root: str
+    jobs_root: str
+    host_id: str
+
+    def runs(self) -> str:
+        """The folder of all run records, one folder for each run name."""
+        return os.path.join(self.root, names.RUNS)
+
+    def run_dir(self, run: str) -> str:
+        """The folder of the records of one run name."""
+        return os.path.join(self.root, names.RUNS, run)
+
+    def record_dir(self, run: str, job_id: str) -> str:
+        """The small record of one job; it outlives the sweep."""
+        return os.path.join(self.root, names.RUNS, run, job_id)
+
+    def jobs(self) -> str:
+        """The folder of all job folders."""
+        return os.path.join(self.jobs_root, names.JOBS)
+
+    def job_dir(self, job_id: str) -> str:
+        """The private folder of one job: request, logs, step records."""
+        return os.path.join(self.jobs_root, names.JOBS, job_id)
+
+    def step_dir(self, job_id: str, attempt: int, step: str) -> str:
+        """The folder of one step of one attempt (from 1)."""
+        return os.path.join(self.job_dir(job_id), names.ATTEMPTS, str(attempt), step)
+
+    def store(self) -> str:
+        """The content-addressed store of sources and inputs."""
+        return os.path.join(self.jobs_root, names.STORE)
+
+    def trash(self) -> str:
+        """Where folders of `jobs_root` go before they are removed."""
+        return os.path.join(self.jobs_root, names.TRASH)
+
+    def record_trash(self) -> str:
+        """Where folders of `root` go before they are removed (a rename cannot cross file systems)."""
+        return os.path.join(self.root, names.TRASH)
+
+    def tombstone(self, job_id: str) -> str:
+        """The mark of a job id that was withdrawn before it was ever heard of."""
+        return os.path.join(self.root, names.TOMBSTONES, job_id + ".json")
+
+    def notes_path(self) -> str:
+        """The notes of this host."""
+        return os.path.join(self.root, names.NOTES)
+
+    @contextlib.contextmanager
+    def host_lock(self) -> Iterator[None]:
+        """Hold the one lock that orders reserve, decide, delete; raises `Refused` (no_lock) after `LOCK_WAIT_S`.
+
+        It lies on the local disk: a network file system's lock may hang for ever.
+        """
+        path = os.path.join(self.jobs_root, names.HOST_LOCK)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(handle, path)
+            yield
+        finally:
+            # Closing releases it: our children never keep this descriptor, for they close everything they have.
+            os.close(handle)
+
+
+def open_home(env: Mapping[str, str]) -> Home:
+    """The state of this account on this host, made when missing; raises `Refused` (state_unusable) with the path.
+
+    `$XDG_STATE_HOME/aicrun/<host id>`, by default below `~/.local/state`. On a network file system job folders and
+    locks go to `/var/tmp/aicrun-<uid>/<host id>`.
+    """
+    base = env.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(_home_folder(env), ".local", "state")
+    top = os.path.join(base, "aicrun")
+    try:
+        _make_private(top, parents=True)
+        this_host = host_id(top)
+        root = os.path.join(top, this_host)
+        jobs_root = root
+        if is_network(root):
+            jobs_root = os.path.join("/var/tmp", "aicrun-%d" % os.getuid(), this_host)  # noqa: S108  checked for owner
+            _make_private(os.path.dirname(jobs_root))
+        for folder in (root, os.path.join(root, names.RUNS), os.path.join(root, names.TOMBSTONES)):
+            _make_private(folder)
+        for folder in (jobs_root, os.path.join(jobs_root, names.JOBS), os.path.join(jobs_root, names.TRASH)):
+            _make_private(folder)
+        _make_private(os.path.join(root, names.TRASH))
+        _try_link(root)
+    except OSError as error:
+        path = error.filename or top
+        facts = {"path": str(path), "cause": error.strerror or str(error)}
+        raise Refused(
+            "state_unusable", "the state folder %s cannot be used: %s" % (path, error.strerror), facts
+        ) from error
+    return Home(root, jobs_root, this_host)
+
+
+def is_network(path: str, mountinfo: str = "/proc/self/mountinfo") -> bool:
+    """True when `path` (or its nearest existing parent) lies on a network file system."""
+    return file_system(path, mountinfo) in NETWORK_FILE_SYSTEMS
+
+
+def file_system(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
+    """The type of the file system that holds `path`, "" when it cannot be told; the longest mount point wins."""
+    real = os.path.realpath(path)
+    best, found = -1, ""
+    try:
+        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as stream:
+            lines = stream.readlines()
+    except OSError:
+        return ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        fields = left.split()
+        if len(fields) < 5 or not right:
+            continue
+        point = _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), fields[4])
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        # `>=`: of two mounts on one point the later one is what is seen.
+        if inside and len(point) >= best:
+            best, found = len(point), right.split()[0]
+    return found
+
+
+def _home_folder(env: Mapping[str, str]) -> str:
+    home = env.get("HOME", "")
+    if os.path.isabs(home):
+        return home
+    # Imported here: most agents have HOME, and pwd may ask a network directory.
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        raise Refused("state_unusable", "HOME is not set and this account has no home folder") from None
+
+
+def _make_private(path: str, parents: bool = False) -> None:
+    if parents:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    state = os.lstat(path)
+    if not stat.S_ISDIR(state.st_mode):
+        raise OSError(errno.ENOTDIR, "it is no folder (a link is not followed)", path)
+    if state.st_uid != os.getuid():
+        raise OSError(errno.EPERM, "it belongs to somebody else", path)
+    if state.st_mode & 0o777 != 0o700:
+        os.chmod(path, 0o700)
+
+
+def _try_link(root: str) -> None:
+    """Write-once decisions need `link()`: a file system without it (some FUSE and FAT mounts) must be refused."""
+    one = os.path.join(root, ".link-%s" % secrets.token_hex(6))
+    two = one + ".2"
+    os.close(os.open(one, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        os.link(one, two)
+        os.unlink(two)
+    except OSError as error:
+        why = "its file system has no hard links (%s)" % error.strerror
+        raise OSError(error.errno, why, root) from error
+    finally:
+        os.unlink(one)
+
+
+def _lock(handle: int, path: str) -> None:
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                message = "another aicrun call holds %s for over %d s" % (path, LOCK_WAIT_S)
+                raise Refused("no_lock", message, {"path": path}) from None
+            time.sleep(0.01)
+        except OSError as error:
+            raise Refused("no_lock", "%s cannot be locked: %s" % (path, error.strerror), {"path": path}) from error
+        else:
+            return

@@ -1,0 +1,234 @@
+"""Small JSON records on disk: whole or absent, durable, private. It must not know what a record means.
+
+Two ways to write: `write_record` replaces, `place_once` never does. What a keeper must be able to write on a full
+disk is reserved beforehand (`Reserved`). The agent's own record kinds stand at the end; shared ones are in `wire`.
+"""
+
+import dataclasses
+import errno
+import os
+import secrets
+from typing import Any, Optional, Tuple, Type, TypeVar
+
+from aicrun.wire.codec import WireError, dump, from_json, load
+from aicrun.wire.facts import BootIdentity
+from aicrun.wire.jobs import SCHEMA, Limits
+
+T = TypeVar("T")
+
+RECORD_CAP_BYTES = 16 * 1024 * 1024
+
+
+class Unreadable(Exception):
+    """A record is there and is torn, empty or garbage; `path` names it."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__("%s cannot be read: %s" % (path, why))
+        self.path = path
+
+
+class NewerRecord(Unreadable):
+    """A record was written by a newer aicrun: it is shown and left untouched."""
+
+
+def write_record(path: str, record: Any) -> None:
+    """Replace `path` by `record`, durably: whole old or whole new at any moment; 0600. Raises `OSError`."""
+    temporary = _written(path, dump(record))
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    sync_folder(os.path.dirname(path))
+
+
+def place_once(path: str, record: Any) -> bool:
+    """Put `record` at `path`, durably, if nothing stands there: True when it is ours, False when one stood."""
+    temporary = _written(path, dump(record))
+    try:
+        return _linked(temporary, path)
+    finally:
+        os.unlink(temporary)
+
+
+def read_record(path: str, kind: Type[T]) -> Optional[T]:
+    """The record at `path`, None when there is none; raises `Unreadable` (torn) or `NewerRecord`."""
+    data = read_json(path)
+    if data is None:
+        return None
+    if not isinstance(data, dict):
+        raise Unreadable(path, "it is no object")
+    schema = data.get("schema", SCHEMA)
+    if not isinstance(schema, int) or isinstance(schema, bool):
+        raise Unreadable(path, "its schema is no number")
+    if schema > SCHEMA:
+        raise NewerRecord(path, "it was written by a newer aicrun (schema %d)" % schema)
+    try:
+        return from_json(kind, data)
+    except WireError as error:
+        raise Unreadable(path, str(error)) from error
+
+
+def read_json(path: str) -> Any:
+    """The JSON value at `path`, None when there is no file; raises `Unreadable` for everything else."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        return None
+    except OSError as error:
+        raise Unreadable(path, error.strerror or "error") from error
+    try:
+        with open(handle, "rb") as stream:
+            raw = stream.read(RECORD_CAP_BYTES + 1)
+        if len(raw) > RECORD_CAP_BYTES:
+            raise Unreadable(path, "it is too large")
+        return load(raw)
+    except (WireError, OSError) as error:
+        raise Unreadable(path, str(error)) from error
+
+
+class Reserved:
+    """Room on the disk for one record, taken now so that a full disk later cannot stop it (`posix_fallocate`)."""
+
+    def __init__(self, path: str, size_bytes: int) -> None:
+        """Raises `OSError` when the room is not there; then nothing is left behind."""
+        self.path = path
+        self._size_bytes = size_bytes
+        self._temporary = "%s.room" % path
+        try:
+            os.unlink(self._temporary)
+        except FileNotFoundError:
+            pass
+        self._handle = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(self._handle, 0, size_bytes)
+            os.fsync(self._handle)
+        except OSError:
+            self.give_up()
+            raise
+
+    def commit(self, record: Any, *, once: bool = False) -> None:
+        """Write `record` into the room and put it in place, durably; may be called again after an `OSError`.
+
+        With `once` a record that stands there already is left as it is.
+        """
+        raw = dump(record)
+        _write_all(self._handle, raw)
+        os.ftruncate(self._handle, len(raw))
+        os.fsync(self._handle)
+        if once:
+            _linked(self._temporary, self.path)
+            os.unlink(self._temporary)
+        else:
+            os.replace(self._temporary, self.path)
+        sync_folder(os.path.dirname(self.path))
+        os.close(self._handle)
+        self._handle = -1
+
+    def give_up(self) -> None:
+        """Free the room."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+            os.unlink(self._temporary)
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a folder durable; a file system that cannot do it is not an error."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def _written(path: str, raw: bytes) -> str:
+    temporary = "%s.%s.new" % (path, secrets.token_hex(6))
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(handle, raw)
+        os.fsync(handle)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    finally:
+        os.close(handle)
+    return temporary
+
+
+def _write_all(handle: int, raw: bytes) -> None:
+    done = 0
+    while done < len(raw):
+        done += os.pwrite(handle, raw[done:], done)
+
+
+def _linked(temporary: str, path: str) -> bool:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    sync_folder(os.path.dirname(path))
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """Who keeps a job now, durable before it does anything: its process, its agent, and what it could get.
+
+    `role` is `keeper` or `upload` (a keeper that only uploads again); `mode` is C or D of the supervision design.
+    """
+
+    role: str
+    pid: int
+    ticks: int
+    boot: BootIdentity
+    agent: str
+    python: str
+    mode: str
+    subreaper: bool
+    pidfd: bool
+    at: float
+    schema: int = SCHEMA
+
+
+@dataclasses.dataclass(frozen=True)
+class Supervision:
+    """Fields of a spec that were changed while the job lived: the words as written and the limits they mean."""
+
+    supervision: Any
+    limits: Limits
+    by: str
+    at: float
+    schema: int = SCHEMA
+
+
+@dataclasses.dataclass(frozen=True)
+class StuckProcess:
+    """A process that SIGKILL did not end, by identity."""
+
+    pid: int
+    ticks: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Stuck:
+    """Processes that a stop could not end; those that still live are a job's `leftover_pids`."""
+
+    processes: Tuple[StuckProcess, ...]
+    boot: BootIdentity
+    at: float
+    schema: int = SCHEMA
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """A person's word about a job (`forgotten`), write-once."""
+
+    by: str
+    at: float
+    schema: int = SCHEMA
