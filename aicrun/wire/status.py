@@ -35,7 +35,7 @@ class Status(enum.Enum):
 TERMINAL = frozenset((Status.REJECTED, Status.SUCCEEDED, Status.FAILED, Status.STOPPED, Status.UNKNOWN))
 
 _ENDS = frozenset((Status.SUCCEEDED, Status.FAILED, Status.STOPPED, Status.UNKNOWN))
-_STOPS = frozenset((Status.STOP_IN_PROGRESS,))
+_STOPS = frozenset((Status.STOP_IN_PROGRESS, Status.STOP_FAILED))
 
 # Every legal edge, as an observer may see it (statuses in between may be missed). A test proves that no other occurs.
 TRANSITIONS = {
@@ -49,8 +49,8 @@ TRANSITIONS = {
     Status.STOP_IN_PROGRESS: frozenset((Status.STOP_FAILED,)) | _ENDS,
     Status.STOP_FAILED: frozenset((Status.STOP_IN_PROGRESS, Status.STOPPED, Status.UNKNOWN)),
     # `^` uploads again what failed or was stopped while uploading; the job itself is not run again.
-    Status.FAILED: frozenset((Status.IN_PROGRESS, Status.SUCCEEDED)),
-    Status.STOPPED: frozenset((Status.IN_PROGRESS, Status.SUCCEEDED)),
+    Status.FAILED: frozenset((Status.IN_PROGRESS, Status.SUCCEEDED, Status.STOPPED)) | _STOPS,
+    Status.STOPPED: frozenset((Status.IN_PROGRESS, Status.SUCCEEDED, Status.FAILED)) | _STOPS,
     Status.SUCCEEDED: frozenset((Status.IN_PROGRESS,)),
     Status.UNKNOWN: frozenset(),
     Status.REJECTED: frozenset(),
