@@ -114,7 +114,7 @@ def train(steps: int, out: str, start: str, every: int) -> None:
 def main() -> None:
     """Read the arguments and train."""
     parser = argparse.ArgumentParser(description="Train a digit classifier on scikit-learn's scans.")
-    parser.add_argument("--steps", type=int, default=24000)
+    parser.add_argument("--steps", type=int, default=20000)
     parser.add_argument("--every", type=int, default=4000, help="steps between two checkpoints")
     parser.add_argument("--out", required=True, help="folder for the checkpoints")
     parser.add_argument("--resume", default="", help="a checkpoint folder to go on from")
