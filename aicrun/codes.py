@@ -63,6 +63,22 @@ AIC-E502 the host key changed
   The machine shows another key than the one accepted before: it was installed anew, or somebody stands in between.
   Nothing was sent. Ask whoever runs it before the old key is removed.
   | ssh-keygen -R lab
+AIC-E510 a machine has no suitable python3
+  The agent needs a python3 of 3.8 or newer that belongs to the system. A virtual environment's does not count, for it
+  goes away.
+  | python3 --version
+AIC-E511 the connection to the agent ended
+  The machine answered before and then the connection broke. Runs on it are not touched by that.
+  | aicrun doctor lab
+AIC-E512 the agent's answer cannot be read
+  What came back is not what the agent says: a fault of aicrun, or something on the machine that writes into the pipe.
+  | aicrun --debug doctor lab
+AIC-E513 the agent cannot be put on the machine
+  It is unpacked once below ~/.local/state/aicrun there, and that folder cannot be written.
+  | ls -ld ~/.local/state/aicrun
+AIC-E514 the machine does not run Linux
+  Runs need Linux. A macOS client can start them on Linux machines; on Windows, use WSL.
+  | aicrun machines list
 AIC-E590 this way to reach a machine is not supported yet
   The inventory names a machine behind ssh or a cluster; this version reaches only the machine it runs on. Such a
   machine counts as silent: it may hold the run.
@@ -90,6 +106,41 @@ AIC-E602 the saved plan is stale
   A fact that the saved plan depends on has moved since: a driver, a card's holder, the source tree, the inventory.
   The fact is named with both values. Make a new plan and review it.
   | aicrun plan run.yaml -o plan.json
+AIC-E603 too_many_jobs: the account's limit on the machine is reached
+  A machine takes a number of jobs of one account at a time (max_jobs in machines.yaml, 32 by default).
+  | aicrun list
+AIC-E604 busy: the run has another job there
+  Another record of this run stands on the machine, undecided or going on.
+  | aicrun inspect sft-run
+AIC-E605 not_found: the machine knows no such job
+  It was deleted there, or never was there.
+  | aicrun list
+AIC-E606 not_finished: the job has not ended
+  Only an ended job can be deleted, forgotten or uploaded again.
+  | aicrun stop sft-run
+AIC-E607 nothing_to_upload: the job has no upload, or no checkpoint
+  Its spec names no target, or its checkpoint folder is empty.
+  | aicrun inspect sft-run
+AIC-E608 newer_record: a newer aicrun wrote the record
+  This version shows it and leaves it untouched.
+  | uv tool upgrade aicrun
+AIC-E609 store_incomplete: a part of the source is missing on the machine
+  The store there is safe to lose; the same apply sends what is missing.
+  | aicrun apply run.yaml
+AIC-E610 state_unusable: the state folder of the machine cannot be used
+  It must be a folder of the account's own, on a file system with hard links.
+  | aicrun doctor lab
+AIC-E611 no_lock: a lock could not be had
+  Without the lock nothing is changed.
+  | aicrun doctor lab
+AIC-E612 start_failed: the job could not be started
+  The machine says why in the message.
+  | aicrun logs sft-run
+AIC-E613 invalid_request: the agent refuses what was sent
+  A fault of aicrun, or a request from another version.
+  | aicrun --version
+AIC-E614 protocol_mismatch: client and agent speak different versions
+  | uv tool upgrade aicrun
 AIC-E620 the start could not be settled
   Several clients were starting the run at the same moment, and five attempts did not decide it. Nothing was started by
   this one.
