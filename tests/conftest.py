@@ -10,6 +10,16 @@ from pathlib import Path
 import pytest
 from support import Person, processes_with, until
 
+pytest_plugins = ["budgets"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes minutes is skipped, visibly, unless it was asked for by `-m`."""
+    if not config.getoption("-m"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: `make slow` runs it"))
+
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:

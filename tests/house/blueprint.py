@@ -78,7 +78,12 @@ STANDARD_LIBRARY_ONLY = (
 NEWER_THAN_38 = ("tomllib", "zoneinfo", "graphlib", "compression", "annotationlib")
 
 # The oldest Python that must parse a file: what is shipped to hosts, and the very first file of it.
-SYNTAX = (("aicrun/agent/boot.py", (3, 6)), ("aicrun/agent/", (3, 8)), ("aicrun/wire/", (3, 8)))
+SYNTAX = (
+    ("quickstart.py", (3, 6)),
+    ("aicrun/agent/boot.py", (3, 6)),
+    ("aicrun/agent/", (3, 8)),
+    ("aicrun/wire/", (3, 8)),
+)
 
 # Methods and arguments that parse on Python 3.8 and fail when they run there.
 NEWER_METHODS = ("removeprefix", "removesuffix", "is_relative_to", "pairwise", "bit_count", "batched")

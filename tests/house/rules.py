@@ -103,7 +103,7 @@ def verbs(house: House) -> Iterator[Fault]:
 
 def old_syntax(house: House) -> Iterator[Fault]:
     """What is shipped to a host parses on the oldest Python it may meet there."""
-    for source in house.of("aicrun/"):
+    for source in house.of("aicrun/", "quickstart.py"):
         oldest = next((version for prefix, version in blueprint.SYNTAX if source.path.startswith(prefix)), None)
         if oldest is None:
             continue

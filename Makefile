@@ -1,0 +1,33 @@
+# What a developer types. Each target needs nothing but bash and python3: tests/run makes the environment itself.
+
+.PHONY: help test quick house lint types slow bench golden clean
+
+help:            ## these lines
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+test:            ## everything: format, lint, types, all suites, each against its budget of time
+	@tests/run
+
+quick:           ## the pure suites alone, a few seconds
+	@tests/run --only tests/house tests/unit tests/cases
+
+house:           ## floors, doors, words: the rules of the house
+	@tests/run --only tests/house
+
+lint:            ## format and lint, nothing is changed
+	@tests/run --lint
+
+types:           ## mypy
+	@tests/run --types
+
+slow:            ## what takes minutes or full sizes
+	@tests/run --only -m slow tests
+
+bench:           ## start-up beside plain click and click with rich; parsing beside SafeLoader and jsonschema
+	@tests/run --bench
+
+golden:          ## write the frozen names that are new; the difference is for the reviewer
+	@AICRUN_FREEZE=1 tests/run --only tests/unit/wire tests/unit/errors
+
+clean:           ## what building and testing left in this folder
+	rm -rf .venv .venv-quickstart build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
