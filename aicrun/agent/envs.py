@@ -6,12 +6,13 @@ It runs as `boot.py setup JOBDIR`, a process of its own with its own log; what f
 import os
 import sys
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 from aicrun.agent import build
 from aicrun.agent.environment import environment
-from aicrun.agent.home import Home, open_home, read_record, write_record
+from aicrun.agent.home import Home, open_home
 from aicrun.agent.programs import command_folder, shell_argv
+from aicrun.agent.records import Unreadable, read_json, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.tree import lay_out
 from aicrun.wire import names
@@ -26,7 +27,7 @@ def main(job_folder: str) -> int:
         if request is None:
             raise build.SetupFailed("there is no request in %s" % job_folder)
         set_up(home, request, job_folder)
-    except (build.SetupFailed, Refused) as error:
+    except (build.SetupFailed, Refused, Unreadable) as error:
         return _failed(str(getattr(error, "message", "") or error))
     except OSError as error:
         return _failed("%s: %s" % (error.filename or "input or output", error.strerror))
@@ -40,7 +41,7 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     """
     began = time.monotonic()
     result_path = os.path.join(job_folder, names.SETUP_RESULT)
-    before: Optional[Dict[str, Any]] = read_record(result_path, dict)
+    is_first = read_json(result_path) is None
     env = environment(request, 1)
     shop = build.Workshop(env, request.setup.timeout_s)
     tree = lay_out(home, request)
@@ -52,7 +53,7 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
         built = build.ensure(request.setup, uv, shop, job_folder)
         if not built:
             shop.say("the environment %s is ready" % request.setup.path)
-    if before is None:
+    if is_first:
         _run_commands(request, tree, shop)
     took_s = round(time.monotonic() - began, 3)
     result = {"schema": SCHEMA, "tree": tree, "env": request.setup.path, "built": built, "uv": uv, "took_s": took_s}

@@ -15,6 +15,10 @@ class Channel(Protocol):
         """What the program wrote on stderr so far, at most 4 KiB, as text."""
         ...
 
+    def abort(self) -> None:
+        """Cut the connection at once, from any thread: a read that is going on sees the end."""
+        ...
+
     def close(self, timeout_s: float = 5.0) -> int | None:
         """Close both pipes; the program's exit code, or None when it did not end in time (it is left alone)."""
         ...

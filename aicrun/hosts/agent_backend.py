@@ -1,0 +1,225 @@
+"""The agent as a backend: every question of `backend.py` as one call on an `AgentLink`.
+
+It must not decide anything and never repeats a call. Following a log has a connection of its own, so that it holds
+nobody up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from aicrun.errors import AgentBroken
+from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
+from aicrun.hosts.backend import LogSlice, Question, Reserved
+from aicrun.hosts.bundle import Bundle, build
+from aicrun.hosts.transport import Transport
+from aicrun.wire.codec import WireError, from_json, to_json
+from aicrun.wire.facts import HostReading
+from aicrun.wire.jobs import JobReport, JobRequest
+from aicrun.wire.names import REPLY_CAP_BYTES
+
+T = TypeVar("T")
+
+# A content of the source may be large and the host's disk slow; bytes arriving is no answer yet.
+PUT_DEADLINE_S = 600.0
+FOLLOW_WAIT_S = 10.0
+
+
+class AgentBackend:
+    """The agent of one machine, reached by `transport`; connects at the first call."""
+
+    def __init__(self, transport: Transport, bundle: Bundle | None = None) -> None:
+        self.machine = transport.name
+        self._transport = transport
+        self._bundle = bundle or build()
+        self._link = AgentLink(transport, self._bundle)
+
+    def survey(self, question: Question) -> HostReading:
+        """Everything about the host that the question asks."""
+        return self._record(HostReading, self._call("survey", question=to_json(question)).get("reading"))
+
+    def missing(self, tree: str, manifest: bytes, hashes: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of `hashes` the host's store lacks; keeps `manifest` as the tree's listing."""
+        answer, _ = self._link.call("store_missing", {"tree": tree, "hashes": list(hashes)}, manifest)
+        return self._texts(answer.get("missing"))
+
+    def put(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Send (hash, bytes) pairs to the store, several ahead of their answers."""
+        self._link.call_each("store_put", (({"hash": name}, raw) for name, raw in contents), PUT_DEADLINE_S)
+
+    def reserve(self, request: JobRequest, confirm: bool) -> Reserved:
+        """Make the job's record and its keeper; never sent twice by itself."""
+        answer = self._call("reserve", request=to_json(request), confirm=confirm)
+        report = answer.get("report")
+        found = None if report is None else self._record(JobReport, report)
+        return Reserved(str(answer.get("answer")), found, str(answer.get("reason") or ""))
+
+    def look(self, run: str) -> tuple[tuple[JobReport, ...], tuple[str, ...]]:
+        """All records of the run that are not `no`, and the names of records that cannot be read."""
+        answer = self._call("look", run=run)
+        return self._reports(answer), self._texts(answer.get("unreadable"))
+
+    def confirm(self, job_id: str) -> tuple[str, str]:
+        """(decision that stands, its reason)."""
+        return self._decision(self._call("confirm", job_id=job_id, by="client"))
+
+    def withdraw(self, job_id: str, reason: str) -> tuple[str, str]:
+        """(decision that stands, its reason); an unknown id leaves a tombstone."""
+        return self._decision(self._call("withdraw", job_id=job_id, reason=reason, by="client"))
+
+    def touch(self, job_id: str) -> None:
+        """Restart the gate timer of a reservation."""
+        self._call("touch", job_id=job_id)
+
+    def jobs(
+        self, ids: tuple[str, ...] = (), *, statuses: tuple[str, ...] = (), limit: int = 20
+    ) -> tuple[tuple[JobReport, ...], int]:
+        """Reports newest first and how many more there are."""
+        answer = self._call("jobs", ids=list(ids), statuses=list(statuses), limit=limit)
+        return self._reports(answer), int(answer.get("omitted") or 0)
+
+    def job(self, key: str) -> JobReport:
+        """The newest job that `key` names."""
+        return self._report(self._call("job", key=key))
+
+    def wait(self, job_id: str, known: str, timeout_s: float) -> JobReport:
+        """The report when its status differs from `known`, or after `timeout_s`."""
+        body = {"job_id": job_id, "known": known, "timeout_s": timeout_s}
+        answer, _ = self._link.call("wait", body, deadline_s=timeout_s + DEADLINE_S)
+        return self._report(answer)
+
+    def log(
+        self, job_id: str, step: str, offset: int | None, limit: int, tail_lines: int, attempt: int = 0
+    ) -> LogSlice:
+        """A slice of a step's log."""
+        return self._slice(self._link, _log_body(job_id, step, offset, limit, tail_lines, attempt))[0]
+
+    def follow(self, job_id: str, step: str, offset: int) -> Iterator[LogSlice]:
+        """Slices as they grow, on a connection of its own, until the step has ended and all was read."""
+        link = AgentLink(self._transport, self._bundle)
+        attempt = 0
+        try:
+            while True:
+                body = _log_body(job_id, step, offset, REPLY_CAP_BYTES, 0, attempt)
+                found, has_ended = self._slice(link, dict(body, wait_s=FOLLOW_WAIT_S))
+                # Stay with the step and attempt that was met first: a retry is followed by whoever wants it.
+                step, attempt, offset = found.step or step, found.attempt, found.next_offset
+                if found.data:
+                    yield found
+                if has_ended and found.eof:
+                    return
+        finally:
+            link.close()
+
+    def stop(self, job_id: str, by: str, grace_s: int | None) -> JobReport:
+        """Ask a job to end; the intent is recorded when this returns."""
+        return self._report(self._call("stop", job_id=job_id, by=by, grace_s=grace_s))
+
+    def supervise(self, job_id: str, supervision: dict[str, Any], limits: dict[str, Any], by: str) -> JobReport:
+        """Change supervision fields in place."""
+        answer = self._call("supervise", job_id=job_id, supervision=supervision, limits=limits, by=by)
+        return self._report(answer)
+
+    def upload(self, job_id: str, by: str) -> JobReport:
+        """Upload the checkpoints of an ended job again."""
+        return self._report(self._call("upload", job_id=job_id, by=by))
+
+    def delete(self, job_id: str, by: str) -> JobReport:
+        """Remove the records and logs of a terminal job."""
+        return self._report(self._call("delete", job_id=job_id, by=by))
+
+    def forget(self, job_id: str, by: str) -> JobReport:
+        """Make an `unknown` job not count any more."""
+        return self._report(self._call("forget", job_id=job_id, by=by))
+
+    def notes(self) -> str:
+        """The host's notes as text, untrusted."""
+        return self._link.call("notes", {})[1].decode("utf-8", "replace")
+
+    def add_note(self, text: str, by: str) -> None:
+        """Append one line by a person."""
+        self._call("note", text=text, by=by)
+
+    def doctor(self, data: str) -> tuple[dict[str, str], ...]:
+        """Findings about the host."""
+        rows = self._call("doctor", data=data).get("findings")
+        return tuple({str(key): str(value) for key, value in row.items()} for row in self._rows(rows))
+
+    def gc(self, dry_run: bool, older_than_s: int) -> tuple[dict[str, Any], ...]:
+        """What the sweep removes, or would."""
+        return tuple(self._rows(self._call("gc", dry_run=dry_run, older_than_s=older_than_s).get("rows")))
+
+    def close(self) -> None:
+        """End the connection; runs are not touched."""
+        self._link.close()
+
+    def _call(self, name: str, **body: Any) -> dict[str, Any]:
+        answer, _ = self._link.call(name, body)
+        if not isinstance(answer, dict):
+            raise self._nonsense(f"{name} answered no object")
+        return answer
+
+    def _slice(self, link: AgentLink, body: dict[str, Any]) -> tuple[LogSlice, bool]:
+        answer, data = link.call("log", body)
+        try:
+            next_offset = int(answer["next_offset"])
+            found = LogSlice(
+                data=data,
+                offset=int(answer["offset"]),
+                next_offset=next_offset,
+                eof=bool(answer["eof"]),
+                dropped_bytes=int(answer.get("dropped_bytes") or 0),
+                gap_bytes=int(answer.get("gap_bytes") or 0),
+                step=str(answer.get("step") or ""),
+                attempt=int(answer.get("attempt") or 1),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._nonsense(f"a log slice without {error}") from error
+        return found, bool(answer.get("ended"))
+
+    def _report(self, answer: dict[str, Any]) -> JobReport:
+        return self._record(JobReport, answer.get("report"))
+
+    def _reports(self, answer: dict[str, Any]) -> tuple[JobReport, ...]:
+        reports = answer.get("reports")
+        if not isinstance(reports, list):
+            raise self._nonsense("reports are no list")
+        return tuple(self._record(JobReport, item) for item in reports)
+
+    def _record(self, kind: type[T], data: Any) -> T:
+        try:
+            return from_json(kind, data)
+        except WireError as error:
+            raise self._nonsense(str(error)) from error
+
+    def _decision(self, answer: dict[str, Any]) -> tuple[str, str]:
+        decision = answer.get("decision")
+        if decision not in ("go", "no", "undecided"):
+            raise self._nonsense(f"the decision {decision!r}")
+        return decision, str(answer.get("reason") or "")
+
+    def _texts(self, items: Any) -> tuple[str, ...]:
+        if not isinstance(items, list):
+            raise self._nonsense("a list of texts is expected")
+        return tuple(str(item) for item in items)
+
+    def _rows(self, rows: Any) -> list[dict[str, Any]]:
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise self._nonsense("a list of rows is expected")
+        return rows
+
+    def _nonsense(self, what: str) -> AgentBroken:
+        return AgentBroken("AIC-E512", f"the agent of {self.machine} cannot be understood: {what}")
+
+
+def _log_body(job_id: str, step: str, offset: int | None, limit: int, tail_lines: int, attempt: int) -> dict[str, Any]:
+    return {
+        "job_id": job_id,
+        "step": step,
+        "offset": offset,
+        "limit": limit,
+        "tail_lines": tail_lines,
+        "attempt": attempt,
+        "wait_s": 0,
+    }

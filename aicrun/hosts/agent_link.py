@@ -1,0 +1,211 @@
+"""One connection to an agent: opened at first use, one call at a time, given up at the first fault.
+
+It must not know what a call means. After a fault the next call opens a new connection; no call is ever sent twice.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aicrun.errors import AgentBroken, AicrunError, HostRefused, HostUnreachable, Way
+from aicrun.hosts.bootstrap import ARGV, opening
+from aicrun.hosts.bundle import Bundle
+from aicrun.hosts.transport import Channel, Transport
+from aicrun.wire.calls import (
+    PROTOCOL_FIRST,
+    PROTOCOL_LAST,
+    ConnectionEnded,
+    read_reply,
+    write_request,
+)
+from aicrun.wire.codec import WireError
+
+DEADLINE_S = 60.0
+# Requests on their way before the first reply is read; small, so that neither pipe can fill while both sides write.
+WINDOW = 32
+
+_CODES = {
+    "gpu_busy": "AIC-E601",
+    "too_many_jobs": "AIC-E603",
+    "busy": "AIC-E604",
+    "not_found": "AIC-E605",
+    "not_finished": "AIC-E606",
+    "nothing_to_upload": "AIC-E607",
+    "newer_record": "AIC-E608",
+    "store_incomplete": "AIC-E609",
+    "state_unusable": "AIC-E610",
+    "no_lock": "AIC-E611",
+    "start_failed": "AIC-E612",
+    "invalid_request": "AIC-E613",
+    "protocol_mismatch": "AIC-E614",
+}
+
+
+class AgentLink:
+    """A connection to the agent of one machine, safe to use from several threads."""
+
+    def __init__(self, transport: Transport, bundle: Bundle) -> None:
+        self._transport = transport
+        self._bundle = bundle
+        self._lock = threading.Lock()
+        self._channel: Channel | None = None
+        self._marker = ""
+        self.machine = transport.name
+
+    def call(
+        self, name: str, body: dict[str, Any], payload: bytes = b"", deadline_s: float = DEADLINE_S
+    ) -> tuple[Any, bytes]:
+        """One call's answer and payload; raises `HostRefused`, `HostUnreachable` or `AgentBroken`."""
+        with self._lock, self._speaking(deadline_s) as (channel, _):
+            write_request(channel.stdin, name, body, payload)
+            reply, answer_payload = read_reply(channel.stdout, self._marker)
+        return self._unwrapped(reply), answer_payload
+
+    def call_each(
+        self, name: str, requests: Iterable[tuple[dict[str, Any], bytes]], deadline_s: float = DEADLINE_S
+    ) -> None:
+        """Several calls whose answers nobody reads, up to `WINDOW` sent ahead; raises the first refusal, at the end.
+
+        `deadline_s` is for each answer.
+        """
+        replies: list[dict[str, Any]] = []
+        with self._lock, self._speaking(deadline_s) as (channel, watch):
+            waiting = 0
+            for body, payload in requests:
+                write_request(channel.stdin, name, body, payload)
+                waiting += 1
+                if waiting == WINDOW:
+                    replies.append(read_reply(channel.stdout, self._marker)[0])
+                    waiting -= 1
+                watch.restart()
+            for _ in range(waiting):
+                replies.append(read_reply(channel.stdout, self._marker)[0])
+                watch.restart()
+        for reply in replies:
+            self._unwrapped(reply)
+
+    def close(self) -> None:
+        """End the connection; the agent sees the end of its input and goes."""
+        with self._lock:
+            self._drop(timeout_s=5.0)
+
+    @contextmanager
+    def _speaking(self, deadline_s: float) -> Iterator[tuple[Channel, Watch]]:
+        channel = self._channel or self._opened()
+        watch = Watch(channel, deadline_s)
+        try:
+            yield channel, watch
+        except (ConnectionEnded, OSError, ValueError) as error:
+            raise self._broken(channel, watch, error) from error
+        except BaseException:
+            # Between a request and its reply nothing else can be said on this channel any more.
+            self._drop(timeout_s=0.0)
+            raise
+        finally:
+            watch.cancel()
+
+    def _opened(self) -> Channel:
+        for with_archive in (False, True):
+            channel = self._transport.open(ARGV)
+            self._channel, self._marker = channel, secrets.token_hex(16)
+            with self._speaking(DEADLINE_S):
+                channel.stdin.write(opening(self._bundle, self._marker, with_archive=with_archive))
+                hello = {"marker": self._marker, "protocol": [PROTOCOL_FIRST, PROTOCOL_LAST]}
+                write_request(channel.stdin, "hello", dict(hello, digest=self._bundle.digest))
+                reply, _ = read_reply(channel.stdout, self._marker)
+                first = reply.get("bootstrap")
+                if first is None:
+                    self._check(self._unwrapped(reply))
+                    return channel
+                if with_archive or first.get("word") != "need":
+                    raise self._no_agent(first)
+            self._drop(timeout_s=5.0)
+        raise AssertionError("the second round answers or raises")
+
+    def _unwrapped(self, reply: dict[str, Any]) -> Any:
+        refused = reply.get("refused")
+        if refused is None:
+            if "answer" not in reply:
+                raise AgentBroken("AIC-E512", f"the agent of {self.machine} sent a reply that is neither answer nor no")
+            return reply["answer"]
+        if not isinstance(refused, dict):
+            raise AgentBroken("AIC-E512", f"the agent of {self.machine} refused without a reason")
+        token, message = str(refused.get("token")), str(refused.get("message"))
+        facts = tuple((str(key)[:9], str(value)) for key, value in dict(refused.get("facts") or {}).items())
+        if token not in _CODES:
+            raise AgentBroken("AIC-E512", f"the agent of {self.machine} failed: {message}", facts=facts)
+        raise HostRefused(_CODES[token], f"{self.machine}: {message}", token=token, facts=facts)
+
+    def _check(self, hello: Any) -> None:
+        if not isinstance(hello, dict) or hello.get("digest") != self._bundle.digest:
+            folder = f"aicrun/*/agents/{self._bundle.digest}"
+            ways = (Way(f"remove the agent's folder on {self.machine}", f"rm -r ~/.local/state/{folder}"),)
+            raise AgentBroken("AIC-E512", f"the agent on {self.machine} is not the one that was sent there", ways=ways)
+        if not PROTOCOL_FIRST <= int(hello.get("protocol", 0)) <= PROTOCOL_LAST:
+            raise AgentBroken("AIC-E512", f"the agent on {self.machine} speaks another protocol than it was asked for")
+
+    def _no_agent(self, first: dict[str, Any]) -> AicrunError:
+        word, python = first.get("word"), str(first.get("python"))
+        if word == "too_old":
+            message = f"the python3 of {self.machine} is {first.get('version')}; the agent needs 3.8 or newer"
+            return HostUnreachable("AIC-E510", message, facts=(("python3", python),))
+        if word == "not_linux":
+            return HostUnreachable("AIC-E514", f"{self.machine} runs {first.get('system')}; runs need Linux")
+        return HostUnreachable("AIC-E513", f"the agent cannot be put on {self.machine}: {first.get('detail') or word}")
+
+    def _broken(self, channel: Channel, watch: Watch, error: Exception) -> AicrunError:
+        said = channel.stderr_text().strip()
+        self._drop(timeout_s=0.5)
+        facts = (("it said", said.splitlines()[-1][:300]),) if said else ()
+        if watch.passed:
+            return HostUnreachable(
+                "AIC-E591", f"{self.machine} gave no answer within {watch.deadline_s:.0f}s", facts=facts
+            )
+        if isinstance(error, WireError):
+            return AgentBroken("AIC-E512", f"the agent of {self.machine} cannot be understood: {error}", facts=facts)
+        return HostUnreachable("AIC-E511", f"the connection to the agent of {self.machine} ended", facts=facts)
+
+    def _drop(self, timeout_s: float) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            if not timeout_s:
+                channel.abort()
+            channel.close(timeout_s or 1.0)
+
+
+class Watch:
+    """Ends a channel when nothing came for `deadline_s`, so that no read waits for ever."""
+
+    def __init__(self, channel: Channel, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+        self.passed = False
+        self._channel = channel
+        self._heard_at = time.monotonic()
+        self._timer = self._started(deadline_s)
+
+    def restart(self) -> None:
+        """Begin to count anew."""
+        self._heard_at = time.monotonic()
+
+    def cancel(self) -> None:
+        """Count no more."""
+        self._timer.cancel()
+
+    def _started(self, after_s: float) -> threading.Timer:
+        timer = threading.Timer(after_s, self._look)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _look(self) -> None:
+        left = self._heard_at + self.deadline_s - time.monotonic()
+        if left > 0:
+            self._timer = self._started(left)
+        else:
+            self.passed = True
+            self._channel.abort()
