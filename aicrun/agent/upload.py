@@ -1,0 +1,125 @@
+"""The upload step: copy a run's checkpoints to their target, then read the target back and compare everything.
+
+It runs as `boot.py upload JOBDIR`. Only what was read back counts; the checkpoint folder is never changed.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any, Dict, List, Tuple
+
+from aicrun.agent.home import open_home
+from aicrun.agent.outputs import Outputs, outputs, printable
+from aicrun.agent.records import Unreadable, read_record, write_record
+from aicrun.agent.refused import Refused
+from aicrun.agent.targets import CannotUpload, Sent, Target, target
+from aicrun.wire import names
+from aicrun.wire.jobs import JobRequest, Upload, UploadResult
+
+MANIFEST_SCHEMA = 1
+LISTED = 100
+
+
+def main(job_folder: str) -> int:
+    """Upload the checkpoints of the job whose folder this is: 0 only when everything was verified, else 1."""
+    try:
+        home = open_home(os.environ)
+        request = read_record(os.path.join(job_folder, names.REQUEST), JobRequest)
+        if request is None or request.upload is None:
+            _say("this job has no upload")
+            return 1
+        record = home.record_dir(request.run, request.job_id)
+        result = upload(request, request.upload, os.environ.get("HOME", "/"))
+        write_record(os.path.join(record, names.UPLOAD_RESULT), result)
+    except (Refused, Unreadable) as error:
+        _say(str(error))
+        return 1
+    except OSError as error:
+        _say("%s: %s" % (error.filename or "the record", error.strerror))
+        return 1
+    return 0 if result.verified else 1
+
+
+def upload(request: JobRequest, wanted: Upload, home_folder: str) -> UploadResult:
+    """Do the whole upload and tell it on stdout; never raises for what a disk, a target or a file can do."""
+    found = Outputs((), (), ())
+    sent: List[Sent] = []
+    missing: List[str] = []
+    error = ""
+    try:
+        found = outputs(request.checkpoints)
+        missing = list(found.missing)
+        if not found.files:
+            raise CannotUpload("nothing to upload: the checkpoint folder %s is empty" % request.checkpoints)
+        goal = target(wanted, request.job_id, home_folder)
+        goal.begin(request.checkpoints)
+        missing += _send_all(goal, found, sent)
+        if not missing:
+            manifest = manifest_of(request, tuple(sent))
+            goal.finish(manifest)
+            missing += goal.faults(tuple(sent), manifest)
+        if missing:
+            error = "%d of %d files are not there whole" % (len(missing), len(found.files) + len(found.missing))
+    except CannotUpload as why:
+        error = str(why)
+    except OSError as why:
+        error = "%s: %s" % (printable(str(why.filename or wanted.destination)), why.strerror)
+    result = UploadResult(
+        destination=wanted.destination,
+        verified=not error,
+        files=len(sent),
+        bytes=sum(item.size for item in sent),
+        missing=tuple(missing[:LISTED]),
+        skipped=found.skipped[:LISTED],
+        error=error,
+        at=time.time(),
+    )
+    _tell(result, len(missing))
+    return result
+
+
+def manifest_of(request: JobRequest, sent: Tuple[Sent, ...]) -> bytes:
+    """The bytes of `aicrun-manifest.json`: a frozen format, files sorted by path."""
+    files: List[Dict[str, Any]] = [
+        {"path": item.path, "bytes": item.size, "sha256": item.sha256} for item in sorted(sent)
+    ]
+    document = {
+        "schema": MANIFEST_SCHEMA,
+        "run": request.run,
+        "run_id": request.run_id,
+        "job_id": request.job_id,
+        "files": files,
+    }
+    # ASCII, so that a file name which is no UTF-8 survives as an escape.
+    return (json.dumps(document, indent=1) + "\n").encode("ascii")
+
+
+def _send_all(goal: Target, found: Outputs, sent: List[Sent]) -> List[str]:
+    lost = []
+    for output in found.files:
+        try:
+            sent.append(goal.send(output))
+        except (CannotUpload, PermissionError, FileNotFoundError) as why:
+            words = why.strerror if isinstance(why, OSError) else str(why)
+            lost.append("%s: %s" % (printable(output.path), words))
+    return lost
+
+
+def _tell(result: UploadResult, lost: int) -> None:
+    for line in result.skipped:
+        _say("skipped %s" % line)
+    for line in result.missing:
+        _say("missing %s" % line)
+    if lost > len(result.missing):
+        _say("and %d more are missing" % (lost - len(result.missing)))
+    if result.verified:
+        words = (result.files, result.bytes, printable(result.destination))
+        _say("uploaded and verified: %d files, %d bytes, %s" % words)
+    else:
+        _say("aicrun: upload failed: %s" % result.error)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
