@@ -45,7 +45,6 @@ FILES = {
     "aicrun/errors.py": "errors",
     "aicrun/codes.py": "errors",
     "aicrun/codes_of_files.py": "errors",
-    "aicrun/codes_of_files.py": "errors",
 }
 
 # Each third-party package has one door: a file, or a folder when it ends with a slash.

@@ -109,6 +109,10 @@ RIGHT = (
     ("tests/support.py", "import time\ntime.sleep(0.02)\n"),
     ("tests/faults/programs/slow.py", "import time\ntime.sleep(60)\n"),
     ("aicrun/plan/fit.py", 'open_cards = "open the door"\n'),
+    (
+        "aicrun/cli/main.py",
+        'import click\nclass A(click.Group):\n    """A."""\n    def get_x(self):\n        """X."""\n',
+    ),
 )
 
 
