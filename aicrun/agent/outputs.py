@@ -1,4 +1,4 @@
-"""What lies in a run's checkpoint folder: the files to upload, and what of it cannot be. It must not change anything."""
+"""What lies in a run's checkpoint folder: what to upload, and what of it cannot be. It must not change anything."""
 
 import dataclasses
 import os

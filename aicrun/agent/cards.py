@@ -1,0 +1,257 @@
+"""The NVIDIA cards of this host, asked in a process of their own, since a sick driver may hang or crash who asks.
+
+Three answers that are never mixed up: the devices, none (with the reason), or unknown. No number is ever made up: what
+cannot be read is absent and named.
+"""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from aicrun.agent import card_users
+from aicrun.wire.codec import WireError, dump, from_json
+from aicrun.wire.facts import Card, Cards
+
+# A loaded machine may take seconds for its first answer; past this a driver counts as hanging.
+DEADLINE_S = 15.0
+MIB = 1024 * 1024
+NVIDIA_PCI = "0x10de"
+
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from aicrun.agent import cards; cards.child()"
+_COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+
+
+def cards(env: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Cards:
+    """The cards as the driver tells them within `deadline_s`; never raises."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    try:
+        asking = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _CHILD, root],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except OSError as error:
+        return Cards("unknown", "probe_failed", str(error))
+    try:
+        said, complained = asking.communicate(timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        _abandon(asking)
+        return Cards("unknown", "timeout", "the driver gave no answer within %.0f s" % deadline_s)
+    try:
+        return from_json(Cards, json.loads(said.decode("utf-8")))
+    except (ValueError, WireError):
+        last = complained.decode("utf-8", "replace").strip().splitlines()[-1:]
+        ended = "the probe ended with %d" % asking.returncode
+        return Cards("unknown", "probe_failed", "; ".join([ended] + last))
+
+
+def child() -> None:
+    """What the asking process does: ask, write one JSON document, end."""
+    sys.stdout.buffer.write(dump(_asked()))
+    sys.stdout.flush()
+
+
+def _abandon(asking: "subprocess.Popen[bytes]") -> None:
+    # A process that hangs in the driver may not die: it is not waited for longer than this.
+    asking.kill()
+    try:
+        asking.communicate(timeout=1.0)
+    except subprocess.TimeoutExpired:
+        for stream in (asking.stdout, asking.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _asked() -> Cards:
+    try:
+        # Imported here: the one door of a package that only hosts with our bundle have.
+        import pynvml
+    except ImportError:
+        return _without_pynvml()
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return _no_nvml(pynvml, error)
+    try:
+        driver, cuda = _driver(pynvml)
+        count = pynvml.nvmlDeviceGetCount()
+        if not count:
+            return Cards("none", "no_device", "the driver lists no card", driver, cuda)
+        found = tuple(_card(pynvml, index) for index in range(count))
+    except pynvml.NVMLError as error:
+        return Cards("unknown", "nvml_error", str(error))
+    return Cards("devices", driver=driver, cuda=cuda, cards=found)
+
+
+def _no_nvml(pynvml: Any, error: Any) -> Cards:
+    if isinstance(error, pynvml.NVMLError_LibraryNotFound):
+        if os.path.exists("/proc/driver/nvidia/version"):
+            return Cards("unknown", "library_missing", "the kernel has the driver, but libnvidia-ml.so.1 is not found")
+        return Cards("none", "no_driver", _pci_words() or "no NVIDIA driver and no NVIDIA card")
+    if isinstance(error, pynvml.NVMLError_DriverNotLoaded):
+        words = _pci_words()
+        return Cards("unknown" if words else "none", "driver_not_loaded", words or "the driver's kernel part is absent")
+    if error.value == getattr(pynvml, "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18):
+        detail = "driver and its library differ in version: updated, and not rebooted since"
+        return Cards("unknown", "driver_mismatch", detail)
+    return Cards("unknown", "nvml_error", str(error))
+
+
+def _without_pynvml() -> Cards:
+    if os.path.exists("/proc/driver/nvidia/version") or _pci_words():
+        return Cards("unknown", "no_pynvml", "the agent came without pynvml, so the cards cannot be asked")
+    return Cards("none", "no_driver", "no NVIDIA driver and no NVIDIA card")
+
+
+def _pci_words() -> str:
+    for path in glob.glob("/sys/bus/pci/devices/*/vendor"):
+        try:
+            with open(path, encoding="ascii") as stream, open(os.path.join(os.path.dirname(path), "class")) as kind:
+                # Class 03 is a display controller, 3D controllers included.
+                if stream.read().strip() == NVIDIA_PCI and kind.read().startswith("0x03"):
+                    return "an NVIDIA card is there (%s), but no driver is loaded" % path.split("/")[-2]
+        except OSError:
+            continue
+    return ""
+
+
+def _driver(pynvml: Any) -> Tuple[str, str]:
+    driver, cuda = "", ""
+    try:
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        number = pynvml.nvmlSystemGetCudaDriverVersion()
+        cuda = "%d.%d" % (number // 1000, number % 1000 // 10)
+    except pynvml.NVMLError:
+        # Old drivers do not tell; a demand for a version then finds it absent.
+        pass
+    return driver, cuda
+
+
+class _Questions:
+    """Asks one thing after another of one card; what cannot be had is noted under its field's name."""
+
+    def __init__(self, pynvml: Any) -> None:
+        self.pynvml = pynvml
+        self.unreadable: Dict[str, str] = {}
+
+    def ask(self, field: str, question: Callable[[], Any], otherwise: Any = None) -> Any:
+        try:
+            return question()
+        except self.pynvml.NVMLError as error:
+            self.unreadable[field] = _token(self.pynvml, error)
+        except (ValueError, UnicodeDecodeError):
+            self.unreadable[field] = "garbled"
+        return otherwise
+
+
+def _card(pynvml: Any, index: int) -> Card:
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError as error:
+        return _lost(pynvml, index, error)
+    questions = _Questions(pynvml)
+    ask = questions.ask
+    memory = _memory(questions, handle)
+    capability = ask("compute_capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    processes = _processes(questions, handle)
+    listed = processes is not None and card_users.can_be_known()
+    power = ask("power_w", lambda: pynvml.nvmlDeviceGetPowerUsage(handle))
+    mode = ask("compute_mode", lambda: pynvml.nvmlDeviceGetComputeMode(handle))
+    found = Card(
+        index=index,
+        uuid=ask("uuid", lambda: _text(pynvml.nvmlDeviceGetUUID(handle)), ""),
+        model=ask("model", lambda: _text(pynvml.nvmlDeviceGetName(handle)), ""),
+        vram_total_mib=memory.get("total"),
+        vram_free_mib=memory.get("free"),
+        vram_used_mib=memory.get("used"),
+        vram_reserved_mib=memory.get("reserved"),
+        utilization_percent=ask("utilization_percent", lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+        compute_capability="%d.%d" % tuple(capability) if capability else "",
+        compute_mode="unknown" if mode is None else _COMPUTE_MODES.get(mode, "unknown"),
+        pci_bus_id=ask("pci_bus_id", lambda: _text(pynvml.nvmlDeviceGetPciInfo(handle).busId), ""),
+        mig=_mig(pynvml, handle),
+        display=bool(ask("display", lambda: pynvml.nvmlDeviceGetDisplayActive(handle), 0)),
+        temperature_c=ask("temperature_c", lambda: pynvml.nvmlDeviceGetTemperature(handle, 0)),
+        power_w=None if power is None else power // 1000,
+        processes_listed=listed,
+        processes=tuple(processes or ()),
+        unreadable=questions.unreadable,
+    )
+    lost = [field for field, why in questions.unreadable.items() if why == "lost"]
+    return _with_state(found, "lost") if lost else found
+
+
+def _lost(pynvml: Any, index: int, error: Any) -> Card:
+    token = _token(pynvml, error)
+    return Card(index, "", "", state="lost" if token == "lost" else "error", unreadable={"handle": token})
+
+
+def _with_state(card: Card, state: str) -> Card:
+    # Imported here to keep one name `replace` out of a module that replaces nothing else.
+    import dataclasses
+
+    return dataclasses.replace(card, state=state)  # type: ignore[type-var]  # a record of the wire
+
+
+def _memory(questions: _Questions, handle: Any) -> Dict[str, int]:
+    pynvml = questions.pynvml
+    version = getattr(pynvml, "nvmlMemory_v2", None)
+    if version is not None:
+        try:
+            info = pynvml.nvmlDeviceGetMemoryInfo(handle, version=version)
+            # Version 2 tells the driver's reserve apart; version 1 counts it as used.
+            return {name: getattr(info, name) // MIB for name in ("total", "free", "used", "reserved")}
+        except pynvml.NVMLError:
+            # An older driver: ask the old way.
+            pass
+    info = questions.ask("vram_free_mib", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+    if info is None:
+        questions.unreadable["vram_total_mib"] = questions.unreadable["vram_free_mib"]
+        return {}
+    return {name: getattr(info, name) // MIB for name in ("total", "free", "used")}
+
+
+def _mig(pynvml: Any, handle: Any) -> str:
+    try:
+        return "on" if pynvml.nvmlDeviceGetMigMode(handle)[0] else "off"
+    except pynvml.NVMLError as error:
+        return "unsupported" if _token(pynvml, error) == "not_supported" else "unknown"
+
+
+def _processes(questions: _Questions, handle: Any) -> Optional[List[Any]]:
+    pynvml = questions.pynvml
+    compute = questions.ask("processes", lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    if compute is None:
+        return None
+    graphics = questions.ask("graphics", lambda: pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle), [])
+    known = {process.pid for process in compute}
+    rows = [(process, "compute") for process in compute]
+    rows += [(process, "graphics") for process in graphics if process.pid not in known]
+    found = []
+    for process, kind in rows:
+        used = process.usedGpuMemory
+        found.append(card_users.user_of(process.pid, kind, None if used is None else used // MIB))
+    return found
+
+
+def _token(pynvml: Any, error: Any) -> str:
+    names = {
+        "NVML_ERROR_NOT_SUPPORTED": "not_supported",
+        "NVML_ERROR_FUNCTION_NOT_FOUND": "not_supported",
+        "NVML_ERROR_NO_PERMISSION": "no_permission",
+        "NVML_ERROR_GPU_IS_LOST": "lost",
+        "NVML_ERROR_TIMEOUT": "timeout",
+    }
+    for name, token in names.items():
+        if getattr(error, "value", None) == getattr(pynvml, name, object()):
+            return token
+    return "error"
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,108 @@
+"""The interpreters of this host that an environment can be built from. It must not run anything that is a script.
+
+A version is asked once and kept, by the file's identity, in the jobs root.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from typing import Dict, Iterator, List, Mapping, Optional
+
+from aicrun.agent.home import Home
+from aicrun.agent.records import Unreadable, read_json, write_record
+from aicrun.wire.facts import Python
+
+USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+ASK_S = 10.0
+_NAME = re.compile(r"python3(\.\d+)?\Z")
+_ASK = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+
+
+def pythons(home: Home, env: Mapping[str, str]) -> List[Python]:
+    """The agent's own interpreter first, then python3 and python3.N of PATH and the usual folders, newest first.
+
+    Each is a real file outside of virtual environments, listed once. One that gives no version in `ASK_S` is left out.
+    """
+    own = os.path.realpath(sys.executable)
+    places = [own] + sorted(set(_found(env)) - {own})
+    cache_path = os.path.join(home.jobs_root, "pythons.json")
+    known = _kept(cache_path)
+    versions = {place: known.get(_identity(place)) or "" for place in places}
+    asked = [place for place in places if not versions[place]]
+    versions.update(_asked(asked))
+    if asked:
+        write_record(cache_path, {_identity(place): version for place, version in versions.items() if version})
+    found = [Python(place, versions[place]) for place in places if versions[place]]
+    return found[:1] + sorted(found[1:], key=lambda python: _numbers(python.version), reverse=True)
+
+
+def _found(env: Mapping[str, str]) -> Iterator[str]:
+    for folder in list(env.get("PATH", "").split(os.pathsep)) + list(USUAL_PATH):
+        # A venv's interpreter is a link to a real one: it is judged by where it stands.
+        if not os.path.isabs(folder) or os.path.exists(os.path.join(os.path.dirname(folder), "pyvenv.cfg")):
+            continue
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        for name in names:
+            place = os.path.realpath(os.path.join(folder, name))
+            if _NAME.match(name) and os.access(place, os.X_OK) and _is_program(place):
+                yield place
+
+
+def _is_program(place: str) -> bool:
+    try:
+        with open(place, "rb") as stream:
+            return stream.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def _identity(place: str) -> str:
+    try:
+        state = os.stat(place)
+    except OSError:
+        return place
+    return "%s %d %d" % (place, state.st_size, state.st_mtime_ns)
+
+
+def _kept(path: str) -> Dict[str, str]:
+    try:
+        data = read_json(path)
+    except Unreadable:
+        return {}
+    if not isinstance(data, dict):
+        return {}
+    return {str(key): value for key, value in data.items() if isinstance(value, str)}
+
+
+def _asked(places: List[str]) -> Dict[str, str]:
+    # All at once: on a cold disk one start takes a second.
+    running: Dict[str, Optional["subprocess.Popen[bytes]"]] = {}
+    for place in places:
+        try:
+            argv = [place, "-I", "-S", "-c", _ASK]
+            running[place] = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except OSError:
+            continue
+    found = {}
+    for place, child in running.items():
+        if child is None:
+            continue
+        try:
+            said = child.communicate(timeout=ASK_S)[0].decode("ascii", "replace").strip()
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            continue
+        if re.match(r"3\.\d+\.\d+\Z", said):
+            found[place] = said
+    return found
+
+
+def _numbers(version: str) -> List[int]:
+    return [int(part) for part in version.split(".")]
