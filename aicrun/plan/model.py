@@ -73,7 +73,8 @@ class Verdict:
     """Exactly one for each candidate: it fits (no rejections, not unknown), is rejected, or cannot be judged.
 
     `spare_mib` is the free VRAM left over after demand and headroom (absent for hosts). `remarks` are facts worth
-    a word (`display, so last`). `figures` are free and total MiB where they are known.
+    a word (`display, so last`). Free and total MiB stand where they are known; `need_mib` is what is asked of this
+    card, `room_mib` what would be free if nobody were on it.
     """
 
     candidate: Candidate
@@ -82,6 +83,8 @@ class Verdict:
     spare_mib: int | None = None
     free_mib: int | None = None
     total_mib: int | None = None
+    need_mib: int | None = None
+    room_mib: int | None = None
     remarks: tuple[str, ...] = ()
 
     @property

@@ -1,0 +1,193 @@
+"""Why a machine as a whole cannot take a run: one check for each reason, all run, so that every reason is told.
+
+It must not know about cards (see `fit.py`) and never measures: it compares the spec with the survey's reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from aicrun.plan import words
+from aicrun.plan.environment import chosen_python, has_environment
+from aicrun.plan.model import MachineView, Rejection
+from aicrun.plan.placeholders import names_in
+from aicrun.plan.places import volume_here, volumes, workspace_volume
+from aicrun.spec.model import Machine, RunSpec
+from aicrun.wire.facts import Disk, HostReading
+
+# File systems with a fixed number of inodes; others report numbers that do not mean "full" (btrfs says 0).
+_COUNTED = frozenset(("ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "overlay"))
+# Below this many free inodes not even a small environment can be unpacked.
+INODES_LEAST = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one run needs of a place.
+
+    `own_jobs` are jobs that this start replaces: what they hold is free for it. `only_on` names the machine where an
+    earlier checkpoint of the run lies that it resumes from (empty: any).
+    """
+
+    spec: RunSpec
+    use_kept: bool = False
+    own_jobs: tuple[str, ...] = ()
+    only_on: str = ""
+
+    @property
+    def group(self) -> str:
+        """Runs of equal group have equal verdicts everywhere (a sweep is one group)."""
+        spec = self.spec
+        python = spec.setup.python if spec.setup and has_environment(spec.setup) else None
+        places = (workspace_volume(spec), spec.checkpoints.path, spec.checkpoints.upload)
+        parts = (spec.machine, python, places, uses_data(spec), self.use_kept, self.own_jobs, self.only_on)
+        return repr(parts)
+
+
+def unasked(view: MachineView, need: Need) -> tuple[Rejection, ...]:
+    """Reasons against a machine that gave no reading."""
+    return (*_not_admitted(view.machine, need), *_no_answer(view))
+
+
+def machine_rejections(view: MachineView, reading: HostReading, need: Need) -> tuple[Rejection, ...]:
+    """Every reason why this machine cannot take the run, apart from its cards."""
+    found = list(_not_admitted(view.machine, need))
+    for check in CHECKS:
+        found.extend(check(view.machine, reading, need))
+    return tuple(found)
+
+
+def machine_unknown(view: MachineView, reading: HostReading, need: Need) -> str:
+    """What had to be known about the machine and could not be read, in words; empty when nothing is missing."""
+    wanted = need.spec.machine.disk
+    if wanted is not None:
+        path = volume_here(wanted.path, need.spec, view.machine, reading.home)
+        if path and disk_of(reading, path) is None:
+            return f"the free space of {words.harmless(path)} could not be read"
+    return ""
+
+
+def uses_data(spec: RunSpec) -> bool:
+    """Whether any text of the spec holds `${machine.data}`."""
+    typed = (spec.workspace, spec.command, spec.env, spec.checkpoints.path, volumes(spec))
+    return any("machine.data" in names_in(text) for text in _texts((typed, spec.execution, spec.supervision)))
+
+
+def disk_of(reading: HostReading, path: str) -> Disk | None:
+    """The volume that was read for `path` (an absolute folder)."""
+    return next((disk for disk in reading.disks if disk.path.rstrip("/") in (path, path.rstrip("/"))), None)
+
+
+def _not_admitted(machine: Machine, need: Need) -> Iterator[Rejection]:
+    wanted = need.spec.machine
+    if wanted.names and machine.name not in wanted.names:
+        asked = words.joined(wanted.names, "or")
+        yield Rejection("not_named", asked, machine.name, True, f"machine.name asks {asked}")
+    for key, value in wanted.labels.items():
+        has = machine.labels.get(key)
+        if has != value:
+            offered = f"{key}={has}" if has is not None else f"no {key}"
+            yield Rejection("label", f"{key}={value}", offered, True, f"label {key}={value} asked, has {offered}")
+    if need.only_on and machine.name != need.only_on:
+        place = f"its checkpoint lies on {need.only_on}"
+        yield Rejection("checkpoint_elsewhere", need.only_on, machine.name, True, place)
+
+
+def _no_answer(view: MachineView) -> Iterator[Rejection]:
+    if view.state == "down":
+        yield Rejection("down", "an answer", "not asked", True, "down: true in machines.yaml")
+    elif view.state == "excepted":
+        yield Rejection("excepted", "an answer", "not asked", True, "left out by --except")
+    elif view.state == "unsupported":
+        why = words.harmless(view.why) or "this way to reach a machine is not supported yet"
+        yield Rejection("unsupported", "an answer", "not asked", True, why)
+    else:
+        yield Rejection("silent", "an answer", "none", False, words.harmless(view.why) or "no answer")
+
+
+def _data(machine: Machine, _reading: HostReading, need: Need) -> Iterator[Rejection]:
+    if not machine.data and uses_data(need.spec):
+        yield Rejection("no_data", "data: in machines.yaml", "none", True, "machines.yaml names no data: for it")
+
+
+def _jobs(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    active = reading.active_jobs - len([job for job in reading.jobs if job.job_id in need.own_jobs])
+    if active >= machine.max_jobs:
+        told = f"{words.counted(active, 'job')} of this account, max_jobs is {machine.max_jobs}"
+        yield Rejection("too_many_jobs", f"under {machine.max_jobs}", str(active), False, told)
+
+
+def _cpus(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    asked = need.spec.machine.cpus
+    if asked is not None and reading.cpus < asked:
+        told = f"asks {words.counted(asked, 'core')}, has {reading.cpus}"
+        yield Rejection("cpus", words.counted(asked, "core"), words.counted(reading.cpus, "core"), True, told)
+
+
+def _memory(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    asked = need.spec.machine.memory_mib
+    if asked is None:
+        return
+    if reading.memory_mib < asked:
+        first, second = words.apart(asked, reading.memory_mib)
+        yield Rejection("memory", first, second, True, f"asks {first} memory, has {second}")
+    elif reading.memory_free_mib is not None and reading.memory_free_mib < asked:
+        first, second = words.apart(asked, reading.memory_free_mib)
+        yield Rejection("memory_free", first, second, False, f"asks {first} memory, {second} is free")
+
+
+def _disk(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    wanted = need.spec.machine.disk
+    path = volume_here(wanted.path, need.spec, machine, reading.home) if wanted is not None else ""
+    disk = disk_of(reading, path) if path else None
+    if wanted is None or disk is None or disk.free_bytes >= wanted.free_bytes:
+        return
+    asked, offered = words.asked_size(wanted.free_bytes), words.size(disk.free_bytes)
+    told = f"asks {asked} free on {words.harmless(path)}, has {offered}"
+    yield Rejection("disk", asked, offered, disk.total_bytes < wanted.free_bytes, told)
+
+
+def _volumes(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    path = volume_here(workspace_volume(need.spec), need.spec, machine, reading.home)
+    disk = disk_of(reading, path)
+    if disk is None:
+        return
+    shown = words.harmless(path)
+    if not disk.writable:
+        yield Rejection("not_writable", "a writable workspace", "read only", True, f"{shown} cannot be written")
+    if disk.filesystem in _COUNTED and disk.free_inodes < INODES_LEAST:
+        asked, offered = words.count(INODES_LEAST), words.count(disk.free_inodes)
+        yield Rejection("inodes", asked, offered, False, f"{offered} free inodes on {shown}")
+
+
+def _python(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    setup = need.spec.setup
+    if setup is None or not has_environment(setup) or chosen_python(setup, reading) is not None:
+        return
+    asked = f"python {setup.python}".strip()
+    found = [words.harmless(python.version) for python in reading.pythons]
+    offered = words.joined(found) or "none"
+    yield Rejection("python", asked, offered, True, f"asks {asked}, has {offered}")
+
+
+CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] = (
+    _data,
+    _cpus,
+    _memory,
+    _disk,
+    _volumes,
+    _python,
+    _jobs,
+)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)

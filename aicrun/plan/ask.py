@@ -1,0 +1,26 @@
+"""What the survey shall look at on a machine for the runs of one call. It must not ask anything itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aicrun.plan.placeholders import fill, names_in
+from aicrun.plan.places import volumes
+from aicrun.spec.model import Machine, RunSpec
+
+
+def paths_to_ask(specs: Iterable[RunSpec], machine: Machine) -> tuple[str, ...]:
+    """Folders whose volumes matter to `specs` on `machine`, each once, sorted; they may begin with `~`.
+
+    A path that names `machine.data` is left out where the machine has none: the plan rejects it there.
+    """
+    values = {"machine.name": machine.name, "machine.data": machine.data}
+    values["machine.cache"] = f"{machine.data}/cache" if machine.data else "~/.cache"
+    found = {machine.data} if machine.data else set()
+    for spec in specs:
+        for written in volumes(spec):
+            needs_data = "machine.data" in names_in(written) and not machine.data
+            filled = fill(written, {**values, "run.name": spec.name}).partition("${")[0]
+            if filled and not needs_data:
+                found.add(filled)
+    return tuple(sorted(found))

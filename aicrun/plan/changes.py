@@ -1,0 +1,67 @@
+"""How a spec differs from the job that a host holds, field by field, in the classes that decide what it costs.
+
+It must not know what the fields mean: both sides are as written, and scalars are compared by their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aicrun.plan.draft import execution_of
+from aicrun.plan.model import FieldChange, Wanted
+from aicrun.plan.words import counted, short
+from aicrun.wire.hashes import canonical
+from aicrun.wire.jobs import JobReport, Source
+
+SOURCE_TREE = "source_tree"
+
+
+def changes_of(wanted: Wanted, job: JobReport) -> tuple[FieldChange, ...]:
+    """Every field that differs: those that need a new start, then those that change in place, each as written."""
+    execution = tuple(_differences("execution", job.execution, execution_of(wanted)))
+    supervision = tuple(_differences("supervision", job.supervision, wanted.spec.supervision))
+    return tuple(_told(item, wanted.source, job.source) for item in (*execution, *supervision))
+
+
+def only_source(changes: tuple[FieldChange, ...]) -> bool:
+    """Whether the source tree is the only execution field that differs."""
+    execution = [item.path for item in changes if item.kind == "execution"]
+    return execution == ["source"]
+
+
+def source_words(source: Source | None) -> str:
+    """A source tree as people tell it: branch and commit, changed files, size in files."""
+    if source is None:
+        return "none"
+    files = counted(source.files, "file")
+    if not source.commit:
+        return f"{files}, tree {short(source.tree)}"
+    place = f"{source.branch} at {source.commit[:7]}" if source.branch else source.commit[:7]
+    dirty = f" and {counted(len(source.dirty), 'changed file')}" if source.dirty else ""
+    return f"{place}{dirty}, {files}"
+
+
+def _told(change: FieldChange, new: Source | None, old: Source | None) -> FieldChange:
+    if change.path != SOURCE_TREE:
+        return change
+    before, after = source_words(old), source_words(new)
+    if before == after:
+        before, after = f"tree {short(str(change.old))}", f"tree {short(str(change.new))}"
+    return FieldChange("source", change.kind, before, after)
+
+
+def _differences(kind: str, old: Mapping[str, Any], new: Mapping[str, Any], above: str = "") -> Iterator[FieldChange]:
+    for key in dict.fromkeys((*new, *old)):
+        before, after = old.get(key), new.get(key)
+        path = f"{above}{key}"
+        if canonical(before) == canonical(after):
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _differences(kind, before, after, path + ".")
+        elif isinstance(before, Mapping) and after is None:
+            yield from _differences(kind, before, {}, path + ".")
+        elif isinstance(after, Mapping) and before is None:
+            yield from _differences(kind, {}, after, path + ".")
+        else:
+            yield FieldChange(path, kind, before, after)

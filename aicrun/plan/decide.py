@@ -1,0 +1,49 @@
+"""The one decision: wishes and a fleet in, a plan out. Same input, same plan, for ever.
+
+It must not read a clock, a disk, the environment or chance. Read it top to bottom: reconcile each run, place together
+those that start, word each run's plan, and bind the facts it all depends on.
+"""
+
+from __future__ import annotations
+
+from aicrun.plan.actions import Task, run_plan
+from aicrun.plan.admit import Need
+from aicrun.plan.bounds import bounds_of
+from aicrun.plan.model import Fleet, Options, Plan, Wanted
+from aicrun.plan.place import Placement, place
+from aicrun.plan.reconcile import Move, Outcome, Row, reconcile
+
+
+def plan(wanted: tuple[Wanted, ...], fleet: Fleet, options: Options) -> Plan:
+    """The plan of all `wanted` runs, in their order, placed together on `fleet`."""
+    tasks = tuple(_task(wish, fleet, options) for wish in wanted)
+    starting = [number for number, task in enumerate(tasks) if task.outcome.starts]
+    placed = place(tuple(tasks[number].need for number in starting), fleet)
+    placements = dict(zip(starting, placed, strict=True))
+    nothing = Placement((), ())
+    runs = tuple(run_plan(task, placements.get(number, nothing), fleet, options) for number, task in enumerate(tasks))
+    return Plan(runs, fleet, bounds_of(runs, fleet, wanted), options)
+
+
+def _task(wish: Wanted, fleet: Fleet, options: Options) -> Task:
+    outcome = reconcile(wish, fleet, options)
+    continues = _continues(wish, outcome, options)
+    return Task(wish, outcome, _need(wish, outcome, options, continues), continues)
+
+
+def _continues(wish: Wanted, outcome: Outcome, options: Options) -> bool:
+    """Whether a start goes on under the run id of before: the spec resumes, and no job of it succeeded."""
+    if outcome.found is None or options.fresh or options.forget or "resume" not in wish.spec.execution:
+        return False
+    return outcome.row is not Row.SUCCEEDED
+
+
+def _need(wish: Wanted, outcome: Outcome, options: Options, continues: bool) -> Need:
+    found = outcome.found
+    if found is None:
+        return Need(wish.spec, options.use_kept)
+    gives_up = outcome.move in (Move.REPLACE, Move.KEEP_OR_MOVE)
+    own = (found.job.job_id,) if gives_up else ()
+    kept = found.job.checkpoints
+    has_checkpoint = continues and kept is not None and kept.count > 0
+    return Need(wish.spec, options.use_kept, own, found.view.machine.name if has_checkpoint else "")

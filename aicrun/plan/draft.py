@@ -1,0 +1,185 @@
+"""The complete job that a plan will start on its machine, but for the ids that a start draws.
+
+It must not decide where the run goes, and holds no secret's value. What only the start knows stays as `${run.id}` and
+`${job.id}` until `filled`; `$${…}` is unescaped there and nowhere earlier.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aicrun.plan.environment import setup_on
+from aicrun.plan.model import Candidate, CardOn, Wanted
+from aicrun.plan.placeholders import escaped, fill, finish
+from aicrun.plan.places import absolute, cache, data, machine_values, workspace
+from aicrun.spec.model import Machine, RunSpec
+from aicrun.wire import names
+from aicrun.wire.codec import replace
+from aicrun.wire.facts import HostReading
+from aicrun.wire.hashes import digest
+from aicrun.wire.jobs import Client, JobRequest, Limits, Setup, Upload
+
+RUN_ID = "${run.id}"
+JOB_ID = "${job.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a job will be, and as what: `run_id` empty when the start draws a new one, `named` what it may follow."""
+
+    machine: Machine
+    reading: HostReading
+    chosen: tuple[Candidate, ...]
+    run_id: str = ""
+    named: tuple[str, ...] = ()
+
+
+def execution_of(wanted: Wanted) -> dict[str, Any]:
+    """The execution fields as written, with the hash of the source tree as `source_tree` when there is a source."""
+    fields = dict(wanted.spec.execution)
+    if wanted.source is not None:
+        fields["source_tree"] = wanted.source.tree
+    return fields
+
+
+def digest_of(wanted: Wanted) -> str:
+    """The spec digest of the run: 64 hex digits."""
+    return digest(execution_of(wanted))
+
+
+def draft(wanted: Wanted, site: Site) -> JobRequest:
+    """The job of `wanted` at `site`; `job_id`, `rank`, `client` and, unless kept, `run_id` are empty."""
+    spec = wanted.spec
+    folder = workspace(spec, site.machine, site.reading.home)
+    values = values_at(wanted, site)
+    checkpoints, link = _checkpoints(wanted, folder, values, site.reading.home)
+    setup = setup_on(spec, site.machine, site.reading, wanted.source, wanted.files.get(_requirements(spec), ""))
+    return JobRequest(
+        job_id="",
+        run=spec.name,
+        run_id=site.run_id,
+        rank="",
+        digest=digest_of(wanted),
+        client=Client("", "", ""),
+        execution=execution_of(wanted),
+        workspace=folder,
+        command=tuple(fill(part, values) for part in spec.command),
+        named=site.named,
+        is_argv=spec.is_argv,
+        shell=spec.shell,
+        cwd=fill(spec.cwd, values),
+        env=_env(wanted, site, values),
+        machine=site.machine.name,
+        spec_file=spec.file,
+        supervision=dict(spec.supervision),
+        source=wanted.source,
+        setup=_filled_setup(setup, values),
+        checkpoints=checkpoints,
+        checkpoint_link=link,
+        upload=_upload(spec, values, site.reading.home),
+        limits=limits(spec),
+        cards=tuple(item.uuid for item in site.chosen if isinstance(item, CardOn)),
+        path=tuple(absolute(part, site.reading.home) for part in site.machine.path),
+        progress={item.name: {"pattern": item.pattern, "goal": item.goal} for item in spec.progress},
+        notes=spec.notes,
+        max_jobs=site.machine.max_jobs,
+    )
+
+
+def filled(draft: JobRequest, *, job_id: str, run_id: str, rank: str, client: Client) -> JobRequest:
+    """The draft with its ids in place of the placeholders that wait for them; ready to be sent."""
+    values = {"run.id": run_id, "job.id": job_id}
+    upload = draft.upload
+    if upload is not None:
+        upload = replace(upload, to=finish(upload.to, values), destination=finish(upload.destination, values))
+    return replace(
+        draft,
+        job_id=job_id,
+        run_id=run_id,
+        rank=rank,
+        client=client,
+        command=tuple(finish(part, values) for part in draft.command),
+        cwd=finish(draft.cwd, values),
+        env={key: finish(value, values) for key, value in draft.env.items()},
+        workspace=finish(draft.workspace, values),
+        checkpoints=finish(draft.checkpoints, values),
+        checkpoint_link=finish(draft.checkpoint_link, values),
+        setup=_finished_setup(draft.setup, values),
+        upload=upload,
+    )
+
+
+def limits(spec: RunSpec) -> Limits:
+    """The limits of one attempt, as the keeper enforces them."""
+    return Limits(spec.limits.grace_s, spec.limits.max_duration_s, spec.limits.stall_s)
+
+
+def values_at(wanted: Wanted, site: Site) -> dict[str, str]:
+    """Values of every placeholder on this machine; those of the ids stay placeholders when they are drawn later."""
+    spec = wanted.spec
+    folder = workspace(spec, site.machine, site.reading.home)
+    return {
+        **machine_values(site.machine, site.reading.home),
+        "run.name": spec.name,
+        "run.id": site.run_id or RUN_ID,
+        "run.dir": posixpath.join(folder, names.JOBS, JOB_ID) if wanted.source is not None else folder,
+        "gpu.count": str(spec.machine.gpu.count if spec.machine.gpu else 0),
+        "resume.checkpoint": "",
+    }
+
+
+def _requirements(spec: RunSpec) -> str:
+    return spec.setup.requirements if spec.setup is not None else ""
+
+
+def _env(wanted: Wanted, site: Site, values: Mapping[str, str]) -> dict[str, str]:
+    """The job's own variables: the machine's, then the spec's on top; both cache folders always stand in it."""
+    home = site.reading.home
+    below = data(site.machine, home)
+    env = {
+        "HF_HOME": posixpath.join(below, "hf") if below else absolute("~/.cache/huggingface", home),
+        "TORCH_HOME": posixpath.join(below, "torch") if below else absolute("~/.cache/torch", home),
+        names.VARIABLES["machine.data"]: below,
+        names.VARIABLES["machine.cache"]: cache(site.machine, home),
+    }
+    # What the machine's owner wrote is no template: a `${…}` in it reaches the job as it stands.
+    env.update({key: escaped(value) for key, value in site.machine.env.items()})
+    env.update({key: fill(value, values) for key, value in wanted.spec.env.items()})
+    return env
+
+
+def _checkpoints(wanted: Wanted, folder: str, values: Mapping[str, str], home: str) -> tuple[str, str]:
+    """(absolute checkpoint folder, path in the tree that becomes a link to it)."""
+    written = fill(wanted.spec.checkpoints.path, values)
+    own = posixpath.join(folder, "checkpoints", values["run.id"])
+    if not written:
+        return own, ""
+    if written.startswith(("/", "~")):
+        return absolute(written, home), ""
+    relative = posixpath.normpath(written)
+    if wanted.source is None:
+        # The tree is the user's own folder: nothing of it is changed, the command's folder is taken as it is.
+        return posixpath.join(folder, relative), ""
+    return own, relative
+
+
+def _upload(spec: RunSpec, values: Mapping[str, str], home: str) -> Upload | None:
+    wanted = spec.checkpoints.upload
+    if wanted is None:
+        return None
+    target = fill(wanted.to, values)
+    if wanted.scheme == "file":
+        target = "file:" + absolute(target.partition(":")[2], home)
+    destination = f"{target.rstrip('/')}/{values['run.id']}/" if wanted.layout == "run" else target
+    return Upload(target, wanted.scheme, destination, wanted.layout, wanted.when, wanted.required)
+
+
+def _filled_setup(setup: Setup, values: Mapping[str, str]) -> Setup:
+    return replace(setup, run=tuple(fill(part, values) for part in setup.run))
+
+
+def _finished_setup(setup: Setup, values: Mapping[str, str]) -> Setup:
+    return replace(setup, run=tuple(finish(part, values) for part in setup.run))

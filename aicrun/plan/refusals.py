@@ -1,0 +1,195 @@
+"""Every refusal of a plan: its code, its exit code, the clause of the headline, the facts and the ways out.
+
+It must not decide when to refuse. Exit codes are those of the design's table: 4 for what must be edited in a file,
+5 nothing fits, 6 a silent machine may hold the run, 8 every other refusal.
+"""
+
+from __future__ import annotations
+
+from aicrun.plan import words
+from aicrun.plan.commands import of_run, typed
+from aicrun.plan.model import Fleet, MachineView, Refusal, Wanted, Way
+from aicrun.plan.reconcile import Found, Outcome, Row
+from aicrun.plan.records import cause, running_rows, since, status_words, where
+from aicrun.spec.model import Machine, RunSpec
+
+NOTHING_FITS = "AIC-E603"
+SILENT = "AIC-E604"
+ANOTHER_SPEC = "AIC-E605"
+ENDED_BADLY = "AIC-E606"
+UNKNOWN = "AIC-E607"
+STOP_FAILED = "AIC-E608"
+NOT_UPLOADED = "AIC-E609"
+UNREADABLE = "AIC-E610"
+NO_DATA = "AIC-E612"
+NO_REQUIREMENTS = "AIC-E613"
+UNSAFE_VALUE = "AIC-E614"
+NO_LEASES_YET = "AIC-E615"
+NO_TARGET_YET = "AIC-E616"
+
+
+def of_record(wanted: Wanted, outcome: Outcome, found: Found) -> Refusal:
+    """The refusal that the table asks for, by the row the record stands in."""
+    make = {
+        Row.LIVE: _another_spec,
+        Row.WAITING: _another_spec,
+        Row.STOP_FAILED: _stop_failed,
+        Row.ENDED_BADLY: _ended_badly,
+        Row.NOT_UPLOADED: _not_uploaded,
+        Row.UNKNOWN: _unknown,
+        Row.NEWER: _newer,
+    }[outcome.row]
+    return make(wanted.spec, found)
+
+
+def silent(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet, would: str) -> Refusal:
+    """A machine that gave no answer may hold the run; `would` says what would happen without it."""
+    spec, first = wanted.spec, blocked[0]
+    names = words.joined([view.machine.name for view in blocked])
+    many = len(blocked) > 1
+    facts = [(view.machine.name, words.harmless(view.why) or "no answer") for view in blocked]
+    answered = [view.machine.name for view in fleet.machines if view.state == "answered"]
+    if answered:
+        neither = {1: "it has no copy", 2: "neither has a copy"}.get(len(answered), "none has a copy")
+        facts.append(("others", f"{words.joined(answered)} answered, {neither}; {would}"))
+    ways = []
+    if first.state != "unsupported":
+        ways.append(Way("try that machine", of_run("doctor", first.machine.name)))
+        ways.append(Way(f"{first.machine.name} is off for long", of_run("machines down", first.machine.name)))
+    excepted = [part for view in blocked for part in ("--except", view.machine.name)]
+    ways.append(Way("this once without " + ("them" if many else "it"), typed("apply", spec, *excepted)))
+    if _told_only_by_records(wanted, first):
+        ways.append(Way("the record of it is wrong", typed("apply", spec, "--forget")))
+    words_ = f"refused, {names} {'do' if many else 'does'} not answer and may hold a copy"
+    if first.state == "unsupported":
+        words_ = f"refused, {names} cannot be asked yet and may hold a copy"
+    return Refusal(SILENT, 6, words_, tuple(facts), tuple(ways))
+
+
+def unreadable(records: tuple[tuple[str, str], ...]) -> Refusal:
+    """A record is there and cannot be read: it may be this run."""
+    facts = tuple((machine, f"record {words.name(record)} cannot be read") for machine, record in records[:3])
+    ways = (Way("look at that machine", of_run("doctor", records[0][0])),)
+    return Refusal(
+        UNREADABLE, 8, f"refused, a record on {records[0][0]} cannot be read and may be this run", facts, ways
+    )
+
+
+def no_data(wanted: Wanted, machines: tuple[Machine, ...], inventory: str) -> Refusal:
+    """The spec names `${machine.data}` and no machine that could take the run has one."""
+    facts = []
+    for machine in machines[:3]:
+        place = f"{inventory}:{machine.line}" if inventory and machine.line else inventory
+        line = "data: /path/of/its/data/volume"
+        facts.append(
+            (machine.name, f"add to its entry in {place}: {line}" if place else f"needs a machines.yaml: {line}")
+        )
+    if not inventory:
+        facts.append(
+            ("write", "machines: [{name: here, local: true, data: /path}] into machines.yaml, after version: 1")
+        )
+    named = words.joined([machine.name for machine in machines[:3]])
+    ways = (Way("then look again", typed("plan", wanted.spec)),)
+    told = "refused, ${machine.data} is used and machines.yaml names no data: for " + named
+    return Refusal(NO_DATA, 4, told, tuple(facts), ways)
+
+
+def no_requirements(spec: RunSpec, path: str) -> Refusal:
+    """The file of `setup.requirements` is not there."""
+    where_ = "the source" if spec.source is not None else "the spec's folder"
+    facts = (("looked in", spec.source.path if spec.source is not None else spec.folder),)
+    ways = (Way("then look again", typed("plan", spec)), Way("what it reads", "aicrun explain setup.requirements"))
+    told = f"refused, setup.requirements names {path}, which is not in {where_}"
+    return Refusal(NO_REQUIREMENTS, 4, told, facts, ways)
+
+
+def unsafe_value(spec: RunSpec, placeholder: str, value: str, variable: str) -> Refusal:
+    """A placeholder's value has characters that a shell would read as its own."""
+    facts = (
+        ("value", words.harmless(value)),
+        ("instead", f'write "${variable}" in the command: the shell keeps it whole'),
+    )
+    told = f"refused, the value of ${{{placeholder}}} has characters that the shell would read"
+    return Refusal(UNSAFE_VALUE, 4, told, facts, (Way("then look again", typed("plan", spec)),))
+
+
+def no_leases_yet() -> Refusal:
+    """A run with cards can be planned and not applied: cards cannot be reserved yet."""
+    told = "cannot be applied yet: it asks for a card, and this version cannot reserve cards"
+    return Refusal(NO_LEASES_YET, 8, told, (), (Way("see what it asks", "aicrun explain machine.gpu"),))
+
+
+def no_target_yet(spec: RunSpec, scheme: str) -> Refusal:
+    """A run with an upload target that this version cannot write to can be planned and not applied."""
+    told = f"cannot be applied yet: it uploads to {scheme}:, and this version uploads to file: targets only"
+    way = Way("to a folder of the machine", typed("apply", spec, "--set", f"checkpoints.upload.to=file:~/{spec.name}"))
+    return Refusal(NO_TARGET_YET, 8, told, (), (way,))
+
+
+def _another_spec(spec: RunSpec, found: Found) -> Refusal:
+    ways = (
+        Way("stop it and start the new one", typed("plan", spec, "--replace")),
+        Way("let it be, start a second one", typed("plan", spec, "--set", f"name={spec.name}-2")),
+        Way("see the whole difference", typed("plan", spec, "-v")),
+    )
+    told = f"refused, it is {found.standing.status.value} with another spec"
+    return Refusal(ANOTHER_SPEC, 8, told, running_rows(found), ways)
+
+
+def _ended_badly(spec: RunSpec, found: Found) -> Refusal:
+    ways = [
+        Way("look first", of_run("logs", spec.name, "--tail", "50")),
+        Way("run it again", typed("apply", spec, "--again")),
+    ]
+    if "resume" in spec.execution:
+        ways.append(Way("again, from nothing", typed("apply", spec, "--fresh")))
+    told = f"refused, {status_words(found)} {words.ago(since(found))}"
+    facts = [("ended", f"on {where(found)}, attempt {found.job.attempt}")]
+    reason = cause(found)
+    facts += [("cause", reason)] if reason else []
+    return Refusal(ENDED_BADLY, 8, told, tuple(facts), tuple(ways))
+
+
+def _not_uploaded(spec: RunSpec, found: Found) -> Refusal:
+    facts = (("ended", f"on {where(found)}, the training itself ended; only its upload is missing"),)
+    ways = (
+        Way("upload it again", of_run("upload", spec.name)),
+        Way("train the new spec", typed("apply", spec, "--again")),
+    )
+    return Refusal(
+        NOT_UPLOADED, 8, f"refused, {status_words(found)} {words.ago(since(found))} with another spec", facts, ways
+    )
+
+
+def _unknown(spec: RunSpec, found: Found) -> Refusal:
+    why = words.harmless(found.standing.why) or "nobody recorded how it ended"
+    facts = (("known", f"on {where(found)}: {words.cut(why, 200)}"), ("", "this is neither success nor failure"))
+    ways = (
+        Way("look first", of_run("logs", spec.name, "--tail", "50")),
+        Way("run it again", typed("apply", spec, "--again")),
+        Way("as if it never was", typed("apply", spec, "--forget")),
+    )
+    return Refusal(UNKNOWN, 8, f"refused, {status_words(found)}: its end is not known", facts, ways)
+
+
+def _stop_failed(spec: RunSpec, found: Found) -> Refusal:
+    pids = ", ".join(str(pid) for pid in found.job.leftover_pids)
+    facts = (("alive", f"pid {pids} on {found.view.machine.name}, which a stop could not end"),)
+    ways = (Way("try to stop it again", of_run("stop", spec.name)),)
+    return Refusal(STOP_FAILED, 8, "refused, its stop failed and its processes still live", facts, ways)
+
+
+def _newer(spec: RunSpec, found: Found) -> Refusal:
+    facts = (("record", f"job {found.job.job_id} on {found.view.machine.name}"),)
+    ways = (Way("update aicrun, then look again", typed("plan", spec)),)
+    return Refusal(
+        UNREADABLE, 8, "refused, a newer aicrun wrote its record and this one does not touch it", facts, ways
+    )
+
+
+def _told_only_by_records(wanted: Wanted, view: MachineView) -> bool:
+    names = wanted.spec.machine.names
+    is_admitted = (not names or view.machine.name in names) and all(
+        view.machine.labels.get(key) == value for key, value in wanted.spec.machine.labels.items()
+    )
+    return not is_admitted or (view.machine.sleeps and view.machine.name not in names)

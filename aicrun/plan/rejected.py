@@ -1,0 +1,96 @@
+"""The plan of a run that no place takes: what to say first, and what would fit.
+
+It must not judge anew: every number comes from the verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from aicrun.plan import words
+from aicrun.plan.commands import typed
+from aicrun.plan.model import CardOn, Fleet, Refusal, RunPlan, Verdict, Wanted, Way
+from aicrun.plan.nearest import WAITABLE, largest_room, nearest
+from aicrun.plan.refusals import NOTHING_FITS
+from aicrun.plan.steps import asks, measured
+from aicrun.spec.model import CardDemand
+
+
+def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], fleet: Fleet) -> RunPlan:
+    """`blank` filled in as a rejection with every reason; exit code 5."""
+    spec = wanted.spec
+    told = _headline(wanted, verdicts, fleet)
+    rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec))]
+    rows += [("set", f"{override} by --set, not in {spec.file or 'run.yaml'}") for override in spec.overrides]
+    history = measured(wanted, fleet)
+    ways = tuple(_ways(wanted, verdicts))
+    refusal = Refusal(NOTHING_FITS, 5, told, tuple(rows), ways)
+    return replace(
+        blank,
+        headline=told,
+        verdicts=verdicts,
+        rows=tuple(rows),
+        nearest=nearest(verdicts, ()),
+        after=(("measured", history),) if history else (),
+        refusal=refusal,
+        ways=ways,
+    )
+
+
+def would_fit_gib(verdicts: tuple[Verdict, ...], demand: CardDemand) -> int:
+    """The most whole GiB that could be asked of the largest card that only its size speaks against; 0: none."""
+    share = demand.headroom_mib / demand.vram_mib if demand.vram_mib else 0.0
+    best = 0
+    for verdict in verdicts:
+        lasting = {reason.token for reason in verdict.rejections if reason.lasting}
+        if lasting != {"vram_size"} or verdict.room_mib is None or verdict.need_mib is None:
+            continue
+        display = verdict.need_mib - demand.vram_mib - demand.headroom_mib
+        best = max(best, int((verdict.room_mib - display) / (1 + share) // 1024))
+    return best
+
+
+def _headline(wanted: Wanted, verdicts: tuple[Verdict, ...], fleet: Fleet) -> str:
+    asked = len([view for view in fleet.machines if view.state not in ("down", "excepted")])
+    of = words.counted(asked, "machine")
+    if wanted.spec.machine.gpu is None:
+        now = " now" if any(not item.lasting for item in verdicts) else ""
+        return f"rejected{now}, none of {of} can take it"
+    cards = [item for item in verdicts if isinstance(item.candidate, CardOn)]
+    later = [item for item in cards if item.rejections and not item.lasting]
+    if later:
+        return f"rejected now, {words.counted(len(later), 'card')} would fit when free"
+    if any(item.unknown for item in verdicts):
+        return f"rejected, no card of {of} is known to fit it"
+    return f"rejected, no card of {of} can ever fit it" if cards else f"rejected, there is no card on {of}"
+
+
+def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...]) -> Iterator[Way]:
+    spec, demand = wanted.spec, wanted.spec.machine.gpu
+    if demand is None:
+        yield Way("what it asks", "aicrun explain machine")
+        yield Way("what there is", "aicrun machines")
+        return
+    if any(_frees_itself(item) for item in verdicts):
+        yield Way("wait in line", typed("plan", spec, "--set", "queue.wait=24h"))
+    bare = replace(spec, overrides=tuple(item for item in spec.overrides if not item.startswith("machine.gpu=")))
+    most = would_fit_gib(verdicts, demand) if demand.count == 1 else 0
+    if most >= 1:
+        yield Way("what would fit", typed("plan", bare, "--set", f"machine.gpu={most}GiB"))
+    half = -(-(demand.vram_mib + demand.headroom_mib) // 2 // 1024)
+    if demand.count == 1 and most >= half and _has_pair(verdicts):
+        yield Way("on two cards", typed("plan", bare, "--set", f"machine.gpu=2 x {half}GiB"))
+    yield Way("what each asks", "aicrun explain machine.gpu")
+
+
+def _frees_itself(verdict: Verdict) -> bool:
+    tokens = {reason.token for reason in verdict.rejections}
+    return bool(tokens) and not verdict.lasting and tokens <= WAITABLE
+
+
+def _has_pair(verdicts: tuple[Verdict, ...]) -> bool:
+    """Whether a machine has two cards of one model among the largest."""
+    cards = [item.candidate for item in largest_room(verdicts) if isinstance(item.candidate, CardOn)]
+    kinds = [(card.machine, card.model) for card in cards]
+    return any(kinds.count(kind) > 1 for kind in kinds)

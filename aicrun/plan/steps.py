@@ -1,0 +1,180 @@
+"""What will happen, in order, and what the run asks and is told: the rows of a plan that come from the spec.
+
+It must not decide: it words a draft that is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aicrun.plan import words
+from aicrun.plan.changes import source_words
+from aicrun.plan.draft import JOB_ID, RUN_ID
+from aicrun.plan.environment import has_environment
+from aicrun.plan.model import Fleet, Wanted
+from aicrun.plan.placeholders import fill
+from aicrun.spec.model import Machine, RunSpec, SetupSpec
+from aicrun.wire.facts import HostReading
+from aicrun.wire.jobs import JobRequest
+
+Rows = tuple[tuple[str, str], ...]
+# Pushing more than this by accident (a data set in the tree) is worth a word.
+LARGE_FILE_BYTES = 100 * 1024 * 1024
+
+
+def shown(text: str) -> str:
+    """A text of the draft as people read it: what the start draws stands as `<run id>`."""
+    return words.harmless(text.replace(RUN_ID, "<run id>").replace(JOB_ID, "<job id>"))
+
+
+def asks(spec: RunSpec, machine: Machine | None = None) -> tuple[str, ...]:
+    """What the run asks of a place, one line for cards and one for the rest; `machine` fills placeholders in."""
+    lines = []
+    gpu = spec.machine.gpu
+    if gpu is not None:
+        need = gpu.vram_mib + gpu.headroom_mib
+        each = " each" if gpu.count > 1 else ""
+        headroom = f"{words.asked(gpu.vram_mib)}, {words.asked(gpu.headroom_mib)} headroom"
+        lines.append(f"{words.counted(gpu.count, 'card')} with {words.gib(need)} free{each} ({headroom})")
+        lines += [f"model {words.joined(gpu.models, 'or')}"] if gpu.models else []
+    rest = ", ".join(_floors(spec, machine))
+    if gpu is None:
+        rest = f"no card; {rest}" if rest else "no card"
+    return tuple([*lines, rest] if rest else lines)
+
+
+def steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: str = "") -> Rows:
+    """(step, words) in the order they will happen."""
+    return tuple(_steps(wanted, draft, reading, waits_for))
+
+
+def environment_rows(wanted: Wanted, draft: JobRequest) -> Rows:
+    """The job's variables worth showing: the two cache folders, then what the spec sets."""
+    keys = dict.fromkeys(("HF_HOME", "TORCH_HOME", *wanted.spec.env))
+    return tuple((key, shown(draft.env[key])) for key in keys if key in draft.env)
+
+
+def terms(spec: RunSpec) -> Rows:
+    """Secrets by name, limits and retries, as rows."""
+    rows = []
+    secrets = _names(spec.execution.get("secrets"))
+    if secrets:
+        rows.append(("secrets", f"{', '.join(secrets)}, from your environment"))
+    limit = _limits(spec)
+    if limit:
+        rows.append(("limits", limit))
+    retry = spec.supervision.get("retry")
+    if isinstance(retry, Mapping):
+        when = ", ".join(str(item) for item in retry.get("when", ()))
+        rows.append(("retry", f"{retry.get('max', 1)} times" + (f", on {when}" if when else "")))
+    return tuple(rows)
+
+
+def measured(wanted: Wanted, fleet: Fleet) -> str:
+    """What an earlier run of this name needed, the newest first found: the peak, where, and beside the demand."""
+    name = wanted.spec.name
+    readings = [view.reading for view in fleet.machines if view.reading is not None]
+    facts = [item for reading in readings for item in reading.measured if item.get("run", name) == name]
+    facts.sort(key=lambda item: _number(item, "age_s") or 0)
+    gpu = wanted.spec.machine.gpu
+    for item in facts:
+        peak = _number(item, "vram_peak_mib")
+        since = f", {words.ago(age)}" if (age := _number(item, "age_s")) is not None else ""
+        if gpu is not None and peak is not None:
+            where = words.card_model(str(item.get("card_model", ""))) or "a card"
+            told = f"peak {words.gib(int(peak))} by {name} on {where}{since}"
+            return f"{told}; {_beside(int(peak), gpu.vram_mib)}"
+        wall = _number(item, "wall_s")
+        if gpu is None and wall is not None:
+            return f"took {words.duration(wall)} the last time{since}"
+    return ""
+
+
+def large_files(wanted: Wanted) -> tuple[str, ...]:
+    """A warning for every file of the source that is large enough to be there by mistake."""
+    return tuple(
+        f"the source holds {words.harmless(path)}, {words.size(size)}: source.exclude leaves it out"
+        for path, size in wanted.largest
+        if size >= LARGE_FILE_BYTES
+    )
+
+
+def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: str) -> Iterator[tuple[str, str]]:
+    if draft.source is not None:
+        what = source_words(draft.source).rpartition(", ")[0] if draft.source.commit else "all files of the folder"
+        yield "push", f"{words.counted(draft.source.files, 'file')}, {words.size(draft.source.bytes)}: {what}"
+    setup = wanted.spec.setup
+    if setup is not None:
+        yield "setup", _setup(setup, draft, reading, bool(waits_for))
+    if waits_for:
+        yield "wait", f"for {waits_for}, then measure it again"
+    if wanted.spec.machine.gpu is not None and setup is not None and _has_torch(setup, draft):
+        yield "preflight", "cuda"
+    yield "command", " ".join(shown(" ".join(draft.command)).split())
+    upload, spec_upload = draft.upload, wanted.spec.checkpoints.upload
+    if upload is not None and spec_upload is not None:
+        what = wanted.spec.checkpoints.path or "checkpoints"
+        tail = "; must be verified" if upload.required else ""
+        yield "upload", f"{words.harmless(what)} to {shown(upload.destination)} with {spec_upload.tool}{tail}"
+
+
+def _setup(setup: SetupSpec, draft: JobRequest, reading: HostReading, waits: bool) -> str:
+    commands = f"then {words.counted(len(setup.run), 'command')}" if setup.run else ""
+    made = draft.setup
+    if not has_environment(setup) or not made.key:
+        return commands.replace("then ", "") or "nothing to build"
+    torch = f"torch for {made.torch_backend}" if made.torch_backend not in ("", "none", "auto") else ""
+    if made.key in reading.envs_ready:
+        ready = f"env {words.short(made.key)} is ready on {draft.machine}: python {made.python_version}"
+        return ", ".join(part for part in (ready, torch, commands) if part)
+    version = ".".join(made.python_version.split(".")[:2])
+    lines = len([line for line in made.requirements.splitlines() if line.strip() and not line.lstrip().startswith("#")])
+    files = f"{made.requirements_name} ({words.counted(lines, 'line')})" if made.requirements_name else ""
+    packages = words.counted(len(made.packages), "package") if made.packages else ""
+    begin = "build while waiting" if waits else "build"
+    return f"{begin}: " + ", ".join(part for part in (f"python {version}", files, packages, torch, commands) if part)
+
+
+def _has_torch(setup: SetupSpec, draft: JobRequest) -> bool:
+    return "torch" in draft.setup.requirements or any("torch" in package for package in setup.packages)
+
+
+def _floors(spec: RunSpec, machine: Machine | None) -> Iterator[str]:
+    selector = spec.machine
+    if selector.cpus is not None:
+        yield words.counted(selector.cpus, "core")
+    if selector.memory_mib is not None:
+        yield f"{words.asked(selector.memory_mib)} memory"
+    if selector.disk is not None:
+        path = selector.disk.path
+        if machine is not None:
+            path = fill(path, {"machine.name": machine.name, "machine.data": machine.data or "${machine.data}"})
+        yield f"{words.asked_size(selector.disk.free_bytes)} free on {words.harmless(path)}"
+
+
+def _limits(spec: RunSpec) -> str:
+    limits = spec.limits
+    parts = []
+    if limits.max_duration_s is not None:
+        parts.append(f"{words.duration(limits.max_duration_s)}, then {words.duration(limits.grace_s)} grace")
+    if limits.stall_s is not None:
+        parts.append(f"a stall of {words.duration(limits.stall_s)} is told, not killed")
+    return "; ".join(parts)
+
+
+def _names(secrets: Any) -> list[str]:
+    if isinstance(secrets, Mapping):
+        return [str(name) for name in secrets]
+    return [str(next(iter(item), "")) if isinstance(item, Mapping) else str(item) for item in secrets or ()]
+
+
+def _number(facts: Mapping[str, Any], key: str) -> float | None:
+    value = facts.get(key)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _beside(peak: int, ask: int) -> str:
+    if peak > ask:
+        return f"{words.gib(peak - ask)} over the ask"
+    return "far below the ask" if peak * 2 < ask else f"{words.gib(ask - peak)} under the ask"
