@@ -16,6 +16,8 @@ from typing import IO, Any
 _STYLES = {"bold": ("\ue001", "1"), "dim": ("\ue002", "2"), "red": ("\ue003", "31"), "green": ("\ue004", "32"), "yellow": ("\ue005", "33")}
 _OFF = "\ue000"
 PROSE_COLUMNS = 80
+# The variable by which a shell asks for completions.
+COMPLETE = "_AICRUN_COMPLETE"
 
 
 def styled(style: str, text: str) -> str:
@@ -49,6 +51,7 @@ class Screen:
     in_terminal: bool = False
     json: bool = False
     debug: bool = False
+    interrupted: tuple[str, ...] = ()
     _rewriting: bool = field(default=False, repr=False)
 
     @property
@@ -82,6 +85,12 @@ class Screen:
         whole = {"schema_version": 1, "kind": kind, **body}
         sys.stdout.write(json.dumps(whole, ensure_ascii=True, indent=2) + "\n")
         sys.stdout.flush()
+
+    def ask(self, question: str) -> None:
+        """A question on stderr, without an end of line."""
+        self.clear()
+        sys.stderr.write(self.as_ascii(_coloured(question) if self.err_colour else plain(question)))
+        sys.stderr.flush()
 
     def rewrite(self, line: str) -> None:
         """A line on stderr that the next one replaces; only on a terminal."""

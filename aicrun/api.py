@@ -1,0 +1,366 @@
+"""The composition root: the only place that wires the rooms together, for the command line and for people's own code.
+
+    with api.open_session() as session:
+        loaded = api.load(["run.yaml"])
+        planned = api.plan(session, loaded.specs)
+        outcomes = api.apply(session, planned)
+
+It prints nothing and asks nothing; what happens on the way is told through a `Tell`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aicrun import __version__
+from aicrun.errors import AicrunError as AicrunError
+from aicrun.errors import Exit as Exit
+from aicrun.errors import HostRefused, UsageError, Way
+from aicrun.hosts.backend import LogSlice as LogSlice
+from aicrun.hosts.connect import connect
+from aicrun.lifecycle import apply as _apply
+from aicrun.lifecycle import ending as _ending
+from aicrun.lifecycle import find as _find
+from aicrun.lifecycle import follow as _follow
+from aicrun.lifecycle import notes as _notes
+from aicrun.lifecycle import snapshot as _snapshot
+from aicrun.lifecycle import stop as _stop
+from aicrun.lifecycle import survey as _survey
+from aicrun.lifecycle import upload as _upload
+from aicrun.lifecycle.apply import Outcome as Outcome
+from aicrun.lifecycle.ending import Ending as Ending
+from aicrun.lifecycle.events import Happening, Tell
+from aicrun.lifecycle.find import Found as Found
+from aicrun.lifecycle.find import Listing as Listing
+from aicrun.lifecycle.ledger import Ledger
+from aicrun.lifecycle.saved import Stale as Stale
+from aicrun.lifecycle.saved import check_moved
+from aicrun.lifecycle.session import Session as Session
+from aicrun.lifecycle.start import settle_leftovers
+from aicrun.plan.decide import plan as _decide
+from aicrun.plan.model import Fleet, MachineView, Options, Plan, RunPlan, Sign, Wanted
+from aicrun.plan.saved import from_document, to_document
+from aicrun.spec.diagnostics import Diagnostic
+from aicrun.spec.load import Loaded, find_inventory, load_inventory, load_run, local_inventory
+from aicrun.spec.model import Inventory, RunSpec
+from aicrun.wire.codec import to_json
+from aicrun.wire.jobs import Client
+from aicrun.wire.jobs import JobReport as JobReport
+from aicrun.wire.names import LIST_DEFAULT, LIST_MOST, REPLY_CAP_BYTES
+from aicrun.wire.status import Standing as Standing
+from aicrun.wire.status import Status as Status
+from aicrun.wire.status import status_of as status_of
+
+_RUN_FILES = (".yaml", ".yml")
+STATUSES = tuple(status.value for status in Status)
+
+
+def silently(_: Happening) -> None:
+    """A `Tell` for callers who do not watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, what it was made from, and the sources it would send."""
+
+    plan: Plan
+    wanted: tuple[Wanted, ...]
+    snapshots: Mapping[str, _snapshot.Snapshot] = field(default_factory=dict)
+    excepted: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def open_session(
+    machines: str = "", folder: str = ".", env: Mapping[str, str] | None = None
+) -> Iterator[tuple[Session, tuple[Diagnostic, ...]]]:
+    """A session over the inventory that is found from `machines` or `folder`, with the inventory's warnings.
+
+    Raises `DocumentInvalid` for an inventory with faults.
+    """
+    env = os.environ if env is None else env
+    home = env.get("HOME") or os.path.expanduser("~")
+    config = os.path.join(env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "aicrun")
+    state = os.path.join(env.get("XDG_STATE_HOME") or os.path.join(home, ".local/state"), "aicrun")
+    path = find_inventory(machines, env, os.path.abspath(folder), config)
+    inventory: Inventory
+    inventory, warnings = load_inventory(path) if path else (local_inventory(), ())
+    session = Session(inventory, connect, Ledger(os.path.join(state, "ledger.db")), _client())
+    try:
+        yield session, warnings
+    finally:
+        session.close()
+
+
+def _client() -> Client:
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return Client(user, os.uname().nodename, __version__)
+
+
+def load(paths: Sequence[str], overrides: Sequence[str] = (), strict: bool = False) -> Loaded:
+    """All specs of several files; a folder stands for the run files in it. Raises `DocumentInvalid`, `UsageError`."""
+    specs: list[RunSpec] = []
+    warnings: list[Diagnostic] = []
+    for path in _files(paths):
+        loaded = load_run(path, overrides=tuple(overrides), strict=strict)
+        specs += loaded.specs
+        warnings += loaded.warnings
+    seen: dict[str, str] = {}
+    for spec in specs:
+        if spec.name in seen:
+            raise UsageError("AIC-E004", f"{spec.file} and {seen[spec.name]} both are the run {spec.name}")
+        seen[spec.name] = spec.file
+    return Loaded(tuple(specs), tuple(warnings))
+
+
+def _files(paths: Sequence[str]) -> Iterator[str]:
+    for path in paths:
+        if not os.path.isdir(path):
+            yield path
+            continue
+        names = sorted(name for name in os.listdir(path) if name.endswith(_RUN_FILES) and not name.startswith("machines."))
+        if not names:
+            raise UsageError("AIC-E014", f"the folder {path} has no run.yaml", ways=(Way("make one", "aicrun init"),))
+        yield from (os.path.join(path, name) for name in names)
+
+
+def plan(
+    session: Session,
+    specs: tuple[RunSpec, ...],
+    options: Options | None = None,
+    excepted: tuple[str, ...] = (),
+) -> Planned:
+    """What would happen to `specs` now. Looks at every machine and changes nothing."""
+    aside = [session.inventory.file] if session.inventory.file else []
+    snapshots = {spec.name: taken for spec in specs if (taken := _snapshot.take(spec, aside)) is not None}
+    wanted = tuple(_wanted(session, spec, snapshots.get(spec.name)) for spec in specs)
+    return _planned(session, wanted, snapshots, options or Options(), excepted)
+
+
+def _planned(
+    session: Session,
+    wanted: tuple[Wanted, ...],
+    snapshots: Mapping[str, _snapshot.Snapshot],
+    options: Options,
+    excepted: tuple[str, ...],
+) -> Planned:
+    specs = tuple(item.spec for item in wanted)
+    fleet = _survey.survey(session, specs, excepted)
+    return Planned(_decide(wanted, fleet, options), wanted, snapshots, excepted)
+
+
+def _wanted(session: Session, spec: RunSpec, taken: _snapshot.Snapshot | None) -> Wanted:
+    files = {}
+    if spec.setup is not None and spec.setup.requirements:
+        top = spec.source.path if spec.source is not None else spec.folder
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            # A missing file is the plan's to refuse: it knows whether this run would need it at all.
+            with open(os.path.join(top, spec.setup.requirements), encoding="utf-8") as stream:
+                files[spec.setup.requirements] = stream.read()
+    known_on = session.ledger.machines_of(spec.name)
+    if taken is None:
+        return Wanted(spec, files=files, known_on=known_on)
+    return Wanted(spec, taken.source, files, taken.largest, known_on)
+
+
+def save(planned: Planned, path: str) -> None:
+    """Write the plan to `path`, whole or not at all; it holds no secret's value."""
+    text = json.dumps(to_document(planned.plan), ensure_ascii=True, indent=1) + "\n"
+    beside = f"{path}.{os.getpid()}.part"
+    with open(beside, "w", encoding="ascii") as stream:
+        stream.write(text)
+    os.replace(beside, path)
+
+
+def is_saved_plan(path: str) -> bool:
+    """True when `path` names a saved plan rather than a spec."""
+    return path.endswith(".json")
+
+
+def read_saved(path: str) -> Plan:
+    """The plan in `path`; raises `UsageError` when there is none, or it is of a newer version."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return from_document(json.load(stream))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        ways = (Way("make one", f"aicrun plan run.yaml -o {path}"),)
+        raise UsageError("AIC-E015", f"{path} is no plan that can be read: {words}", ways=ways) from error
+
+
+def recheck(session: Session, saved: Plan, path: str) -> Planned:
+    """The saved plan, ready to apply; raises `Stale` with every fact that moved. run.yaml is not read again."""
+    aside = [session.inventory.file] if session.inventory.file else []
+    specs = tuple(item.spec for item in saved.runs)
+    snapshots = {spec.name: taken for spec in specs if (taken := _snapshot.take(spec, aside)) is not None}
+    wanted = tuple(_wanted(session, spec, snapshots.get(spec.name)) for spec in specs)
+    excepted = tuple(view.machine.name for view in saved.fleet.machines if view.state == "excepted")
+    fleet = _survey.survey(session, specs, excepted)
+    check_moved(saved, fleet, wanted, path)
+    return Planned(saved, wanted, snapshots, excepted)
+
+
+def apply(
+    session: Session,
+    planned: Planned,
+    approve: Callable[[Planned], bool] = lambda _: True,
+    tell: Tell = silently,
+    again: bool = True,
+) -> tuple[Outcome, ...]:
+    """Carry the plan out. When the world moved in between, look and plan once more and `approve` that plan.
+
+    Raises `PlanRefused`, `NothingFits` … as the plan says; an empty answer means that the second plan was not approved.
+    """
+    try:
+        return _apply.carry_out(session, planned.plan, planned.snapshots, tell)
+    except HostRefused as error:
+        if not again or error.token not in ("busy", "gpu_busy"):
+            raise
+        second = _planned(session, planned.wanted, planned.snapshots, planned.plan.options, planned.excepted)
+        if not approve(second):
+            return ()
+        return _apply.carry_out(session, second.plan, second.snapshots, tell)
+
+
+def settle(session: Session, specs: Sequence[RunSpec]) -> None:
+    """Withdraw what a killed apply of these runs, by this client, left reserved."""
+    for spec in specs:
+        settle_leftovers(session, spec.name)
+
+
+def watch(session: Session, found: Found, tell: Tell = silently, give_up_s: float | None = None) -> _follow.Watch:
+    """How `until_started`, `to_the_end` and `follow_log` look at a job."""
+    return _follow.Watch(session, found.machine, found.report.run, tell, give_up_s)
+
+
+def until_started(session: Session, found: Found, tell: Tell = silently) -> Found:
+    """The job once it started, waits in line, or ended."""
+    return Found(found.machine, _follow.until_started(watch(session, found, tell, 60.0), found.report))
+
+
+def follow(session: Session, found: Found, tell: Tell = silently, offset: int | None = 0) -> Found:
+    """The ended job, its log told on the way from `offset` on (None: from its last lines)."""
+    return Found(found.machine, _follow.to_the_end(watch(session, found, tell), found.report, offset))
+
+
+def follow_log(session: Session, found: Found, step: str, offset: int | None, tell: Tell) -> None:
+    """Tell the log of one step as it grows, until the step ended."""
+    _follow.follow_log(watch(session, found, tell), found.report, step, offset)
+
+
+def wait(session: Session, found: Found, timeout_s: float | None = None) -> Found:
+    """The job once its status stays, or as it is when `timeout_s` passed."""
+    return Found(found.machine, _follow.wait(watch(session, found), found.report, timeout_s))
+
+
+def ending(session: Session, found: Found) -> Ending:
+    """The end of a job with its evidence."""
+    return _ending.ending(session, found)
+
+
+def exit_of(found: Found) -> Exit:
+    """The exit code that says how a job ended."""
+    return _ending.exit_of(found.standing)
+
+
+find = _find.find
+stop = _stop.stop
+upload = _upload.upload
+notes = _notes.read
+add_note = _notes.add
+refused = _apply.refused
+
+
+def jobs(session: Session, statuses: tuple[str, ...] = (), everything: bool = False) -> Listing:
+    """The 20 newest jobs of all machines, or at most 200 with `everything`; `statuses` narrows them."""
+    return _find.jobs(session, statuses, LIST_MOST if everything else LIST_DEFAULT)
+
+
+def log(session: Session, found: Found, step: str, offset: int | None, tail_lines: int) -> Iterator[bytes]:
+    """What a step's log holds now, in slices: from `offset` on, or its last lines."""
+    while True:
+        part = log_slice(session, found, step, offset, tail_lines)
+        yield part.data
+        if part.eof or (offset is not None and part.next_offset <= offset):
+            return
+        offset = part.next_offset
+
+
+def log_slice(session: Session, found: Found, step: str, offset: int | None, tail_lines: int) -> LogSlice:
+    """One slice of a step's log, of at most 256 KiB; with `offset` None its last lines."""
+    return session.backend(found.machine).log(found.report.job_id, step, offset, REPLY_CAP_BYTES, tail_lines)
+
+
+def settled(found: Found) -> bool:
+    """True when waiting for the job has an end: its status stays, or only a person can go on."""
+    return _follow.settled(found.standing)
+
+
+def delete(session: Session, found: Found) -> Found:
+    """Remove the records and logs of an ended job; never its checkpoints or its workspace."""
+    gone = session.backend(found.machine).delete(found.report.job_id, session.by)
+    session.ledger.drop(found.report.job_id)
+    return Found(found.machine, gone)
+
+
+def forget(session: Session, found: Found) -> Found:
+    """A person says that an unknown job does not count any more."""
+    return Found(found.machine, session.backend(found.machine).forget(found.report.job_id, session.by))
+
+
+def machines(session: Session) -> Fleet:
+    """Every machine of the inventory as it is now."""
+    return _survey.survey(session, ())
+
+
+def doctor(session: Session, machine: str) -> tuple[dict[str, str], ...]:
+    """Findings about one machine."""
+    entry = session.machine(machine)
+    return session.backend(machine).doctor(entry.data)
+
+
+def gc(session: Session, machine: str, dry_run: bool, older_than_s: int) -> tuple[dict[str, Any], ...]:
+    """What the sweep of one machine removes, or would."""
+    return session.backend(session.machine(machine).name).gc(dry_run, older_than_s)
+
+
+def as_json(value: object) -> Any:
+    """Plain JSON values for any record of this interface."""
+    return to_json(value)
+
+
+def document_of(found: Found) -> dict[str, Any]:
+    """One job as every `--json` document shows it: its standing first, the host's report behind it."""
+    standing = found.standing
+    return {
+        "run": found.report.run,
+        "run_id": found.report.run_id,
+        "job_id": found.report.job_id,
+        "machine": found.machine,
+        "status": standing.status.value,
+        "terminal": standing.status.terminal,
+        "reason": standing.reason,
+        "phase": standing.phase,
+        "step": standing.step,
+        "code": standing.code,
+        "signal": standing.signal,
+        "why": standing.why,
+        "exit": int(exit_of(found)),
+        "job": to_json(found.report),
+    }
+
+
+def needs_work(plan: Plan) -> bool:
+    """True when applying the plan would change anything."""
+    return any(item.sign is not Sign.KEEP for item in plan.runs)
+
+
+__all__ = ["Fleet", "MachineView", "Options", "Plan", "RunPlan", "Sign", "Wanted"]

@@ -1,0 +1,201 @@
+"""Commands that only look: `list`, `inspect`, `logs`, `wait`. Leaving them never touches a run."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from aicrun import api
+from aicrun.cli.options import with_json, with_machines
+from aicrun.cli.safe_text import Bare
+from aicrun.cli.screen import Screen
+from aicrun.cli.views.endings import ending_lines, left_lines
+from aicrun.cli.views.inspect_yaml import inspect_lines
+from aicrun.cli.views.tables import list_lines
+from aicrun.errors import Exit, UsageError, Way
+from aicrun.lifecycle.events import Happening, LogBytes, Remark
+from aicrun.spec.sizes import duration_s
+
+STEPS = ("setup", "preflight", "command", "upload")
+
+
+@click.command("list", epilog="Example: aicrun list --status failed --all")
+@click.option("--all", "everything", is_flag=True, help="Up to 200 runs instead of the 20 newest.")
+@click.option("--status", "statuses", multiple=True, metavar="STATUS", help="Only these: running words as in the table.")
+@with_machines
+@with_json
+@click.pass_obj
+def list_command(screen: Screen, everything: bool, statuses: tuple[str, ...], machines: str) -> int:
+    """List runs of all machines, newest first."""
+    wanted = tuple(_status(text) for text in statuses)
+    with api.open_session(machines) as (session, _):
+        listing = api.jobs(session, wanted, everything)
+    screen.out(list_lines(screen, listing, everything))
+    if screen.json:
+        screen.document(
+            "list",
+            {
+                "jobs": [api.document_of(found) for found in listing.jobs],
+                "omitted": listing.omitted,
+                "silent": [{"machine": machine, "why": why} for machine, why in listing.silent],
+            },
+        )
+    return Exit.DONE if listing.jobs or not listing.silent else Exit.UNREACHABLE
+
+
+def _status(text: str) -> str:
+    plain = text.strip().lower().replace("-", " ").replace("_", " ")
+    if plain not in api.STATUSES:
+        raise UsageError("AIC-E006", f"there is no status {text}", facts=(("statuses", ", ".join(api.STATUSES)),))
+    return plain
+
+
+@click.command("inspect", epilog="Example: aicrun inspect sft-run --env")
+@click.argument("run")
+@click.option("--env", "with_env", is_flag=True, help="Also the job's environment; secrets by name only.")
+@with_machines
+@with_json
+@click.pass_obj
+def inspect_command(screen: Screen, run: str, with_env: bool, machines: str) -> int:
+    """Everything about one run, as YAML. RUN is a name, an id, four or more of its digits, or NAME@MACHINE."""
+    with api.open_session(machines) as (session, _):
+        found = api.find(session, run)
+    screen.out(inspect_lines(found, with_env))
+    if screen.json:
+        screen.document("inspect", api.document_of(found))
+    return Exit.DONE
+
+
+@click.command("logs", epilog="Example: aicrun logs -f sft-run")
+@click.argument("run")
+@click.option("--tail", type=click.IntRange(0, 100_000), default=200, show_default=True, help="How many last lines.")
+@click.option("--offset", type=click.IntRange(min=0), default=None, help="From this byte on instead.")
+@click.option("-f", "--follow", is_flag=True, help="Go on as it grows; Ctrl-C leaves the run running.")
+@click.option("--step", type=click.Choice(STEPS), default=None, help="Another step's log; default: the newest step.")
+@click.option("--raw", is_flag=True, help="The bytes as they are, also on a terminal.")
+@with_machines
+@with_json
+@click.pass_obj
+def logs_command(
+    screen: Screen, run: str, tail: int, offset: int | None, follow: bool, step: str | None, raw: bool, machines: str
+) -> int:
+    """Print a run's log, bare: all of it is the host's text."""
+    if follow and screen.json:
+        raise UsageError("AIC-E006", "--follow has no end that one JSON document could wait for", ways=(Way("use", "aicrun logs RUN --json --offset N"),))
+    with api.open_session(machines) as (session, _):
+        found = api.find(session, run)
+        printer = _Printer(screen, raw)
+        step = step or _newest_step(found)
+        if screen.json:
+            return _log_document(screen, session, found, step, offset, tail)
+        if not follow:
+            for data in api.log(session, found, step, offset, tail):
+                printer.write(data)
+            printer.end()
+            return Exit.DONE
+        screen.interrupted = left_lines(found)
+        return _followed(session, found, step, offset, tail, printer)
+
+
+def _newest_step(found: api.Found) -> str:
+    started = [step.step for step in found.report.steps if step.state != "waiting"]
+    # A finished upload says little: what people look for is the command's own log.
+    return "command" if "command" in started else (started[-1] if started else "setup")
+
+
+def _followed(
+    session: api.Session, found: api.Found, step: str, offset: int | None, tail: int, printer: _Printer
+) -> int:
+    if offset is None:
+        first = api.log_slice(session, found, step, None, tail)
+        printer.write(first.data)
+        offset = first.next_offset
+    api.follow_log(session, found, step, offset, printer.tell)
+    printer.end()
+    return Exit.DONE
+
+
+def _log_document(screen: Screen, session: api.Session, found: api.Found, step: str, offset: int | None, tail: int) -> int:
+    part = api.log_slice(session, found, step, offset, tail)
+    screen.document(
+        "logs",
+        {
+            "run": found.report.run,
+            "job_id": found.report.job_id,
+            "machine": found.machine,
+            "step": part.step or step,
+            "attempt": part.attempt,
+            "offset": part.offset,
+            "next_offset": part.next_offset,
+            "eof": part.eof,
+            "dropped_bytes": part.dropped_bytes,
+            "gap_bytes": part.gap_bytes,
+            "text": part.data.decode("utf-8", "replace"),
+        },
+    )
+    return Exit.DONE
+
+
+class _Printer:
+    """Log bytes on stdout: harmless on a terminal, untouched elsewhere or with `--raw`."""
+
+    def __init__(self, screen: Screen, raw: bool) -> None:
+        self._screen = screen
+        self._bare = Bare() if screen.out_terminal and not raw else None
+
+    def write(self, data: bytes) -> None:
+        """Print some bytes of the log."""
+        if self._bare is None:
+            self._screen.raw(data)
+        else:
+            sys.stdout.write(self._bare.feed(data))
+            sys.stdout.flush()
+
+    def end(self) -> None:
+        """Print what was held back."""
+        if self._bare is not None:
+            sys.stdout.write(self._bare.rest())
+            sys.stdout.flush()
+
+    def tell(self, happening: Happening) -> None:
+        """The log goes to stdout, remarks to stderr."""
+        if isinstance(happening, LogBytes):
+            self.write(happening.data)
+        elif isinstance(happening, Remark):
+            self._screen.err([happening.words])
+
+
+@click.command("wait", epilog="Example: aicrun wait sft-run --timeout 2h")
+@click.argument("run")
+@click.option("--timeout", metavar="DURATION", default="", help="Give up after this long, with exit code 13.")
+@with_machines
+@with_json
+@click.pass_obj
+def wait_command(screen: Screen, run: str, timeout: str, machines: str) -> int:
+    """Wait until a run ended, and exit as it ended: 0 succeeded, 10 failed, 11 stopped, 12 unknown."""
+    seconds = _seconds(timeout)
+    with api.open_session(machines) as (session, _):
+        found = api.find(session, run)
+        screen.interrupted = left_lines(found)
+        found = api.wait(session, found, seconds)
+        passed = not api.settled(found)
+        code = Exit.WAIT_PASSED if passed else api.exit_of(found)
+        if screen.json:
+            screen.document("wait", {**api.document_of(found), "passed": passed, "exit": int(code)})
+        elif passed:
+            screen.err([f"{found.report.run} is {found.standing.status.value} still; {timeout} passed. It goes on."])
+        else:
+            screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
+    return code
+
+
+def _seconds(text: str) -> float | None:
+    if not text:
+        return None
+    seconds: float | None = float(text) if text.replace(".", "", 1).isdigit() else duration_s(text)
+    if seconds is None:
+        raise UsageError("AIC-E006", f"{text} is no duration", ways=(Way("write it like", "--timeout 90s"),))
+    return seconds
+
+

@@ -1,0 +1,179 @@
+"""The command line: one group whose commands are loaded when they are typed, and the one edge where errors end.
+
+`--help` and `--version` import click and nothing of ours but this file. Every exit code is decided here or returned
+by a command.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+
+from aicrun import __version__
+from aicrun.cli.screen import COMPLETE, Screen, of_environment
+from aicrun.errors import AicrunError, Exit, UsageError, Way
+
+
+# name: (module of aicrun.cli, what the list of commands says)
+COMMANDS = {
+    "init": ("files", "Write a run.yaml for this folder"),
+    "validate": ("files", "Check run files, all faults at once"),
+    "schema": ("files", "Print a JSON Schema"),
+    "explain": ("files", "Explain a field or a code"),
+    "plan": ("plans", "Show what apply would do, and why"),
+    "show": ("plans", "Show a saved plan"),
+    "apply": ("applies", "Start, change or keep what the files say"),
+    "list": ("looks", "List runs of all machines"),
+    "inspect": ("looks", "Everything about one run, as YAML"),
+    "logs": ("looks", "Print a run's log"),
+    "wait": ("looks", "Wait until a run ended; exit as it ended"),
+    "stop": ("verbs", "Stop a run with its whole process tree"),
+    "upload": ("verbs", "Upload an ended run's checkpoints again"),
+    "delete": ("verbs", "Remove an ended run's records and logs"),
+    "machines": ("hosts", "Every machine and card as it is now"),
+    "notes": ("hosts", "Read or add to a machine's notes"),
+    "doctor": ("hosts", "Look for what is wrong with a machine"),
+    "gc": ("hosts", "Remove what the sweep would remove"),
+    "completion": ("completion", "Print the completion script of a shell"),
+}
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+class Group(click.Group):
+    """Loads a command's module only when the command was typed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order people meet them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, loaded now, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"aicrun.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command typed; an unknown one is refused with the nearest name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib  # Only for a mistake: it costs more than the rest of the answer.
+
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            ways = (Way("did you mean", f"aicrun {near[0]}"),) if near else ()
+            raise UsageError("AIC-E006", f"there is no command {args[0]}", ways=(*ways, Way("see all", "aicrun --help")))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of commands, from the words here: no module is loaded for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+
+
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: aicrun init && aicrun plan run.yaml && aicrun apply run.yaml --follow",
+)
+@click.version_option(__version__, message="aicrun %(version)s")
+@click.option("--debug", is_flag=True, help="Show the traceback of a fault of aicrun.")
+@click.pass_obj
+def cli(screen: Screen, debug: bool) -> None:
+    """Train on the GPU machines you already own: one run.yaml, a plan to read, a run that outlives your laptop."""
+    screen.debug = debug
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run `aicrun ARGV` and return its exit code; prints every error in our form and never a traceback unasked."""
+    screen = of_environment(os.environ)
+    if COMPLETE in os.environ:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "aicrun", COMPLETE, os.environ[COMPLETE])
+    screen.json = "--json" in argv
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return _ended(screen, list(argv))
+    except BrokenPipeError:
+        # Whoever read stdout has seen enough. Python would complain once more while closing it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return Exit.DONE
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _ended(screen: Screen, argv: list[str]) -> int:
+    try:
+        code = _invoked(screen, argv)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, click.Abort):
+        screen.err(["", *(screen.interrupted or ("Interrupted.",))])
+        return Exit.INTERRUPTED
+    except Terminated:
+        screen.err(screen.interrupted or ("Terminated.",))
+        return Exit.TERMINATED
+    except AicrunError as error:
+        return _told(screen, error)
+    except BrokenPipeError:
+        raise
+    except Exception as fault:  # noqa: BLE001  # the one edge: a fault of ours ends here as a sentence
+        if screen.debug:
+            raise
+        return _told(screen, _fault(fault))
+    return code
+
+
+def _invoked(screen: Screen, argv: list[str]) -> int:
+    try:
+        with cli.make_context("aicrun", argv, obj=screen) as context:
+            code = cli.invoke(context)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        screen.err([error.format_message()])
+        return Exit.USAGE
+    except click.ClickException as error:
+        raise _usage(error) from error
+    return int(code or 0)
+
+
+def _usage(error: click.ClickException) -> UsageError:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "aicrun"
+    message = error.format_message().rstrip(".")
+    return UsageError("AIC-E006", message[:1].lower() + message[1:], ways=(Way("see", f"{path} --help"),))
+
+
+def _fault(fault: Exception) -> AicrunError:
+    words = f"{type(fault).__name__}: {fault}".splitlines()[0]
+    return AicrunError(
+        "AIC-E001",
+        f"a fault of aicrun itself: {words}",
+        facts=(("runs", "no run is touched by it: aicrun list shows them"),),
+        ways=(Way("see where it broke", "aicrun --debug " + " ".join(sys.argv[1:])), Way("report it, with what that prints, as CONTRIBUTING.md says")),
+    )
+
+
+def _told(screen: Screen, error: AicrunError) -> int:
+    # Only now: the views are not needed by a command that went well.
+    from aicrun.cli.views.trouble import document, lines
+
+    if screen.json:
+        screen.document("error", document(error))
+    screen.err(lines(error))
+    return error.exit

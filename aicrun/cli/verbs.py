@@ -1,0 +1,104 @@
+"""Commands that act on one run: `stop`, `upload`, `delete`. Each asks first."""
+
+from __future__ import annotations
+
+import click
+
+from aicrun import api
+from aicrun.cli.options import agreed, with_json, with_machines, with_yes
+from aicrun.cli.screen import Screen
+from aicrun.cli.views.endings import ending_lines, headline, last_line
+from aicrun.cli.views.steps import Story
+from aicrun.errors import Exit, UsageError, Way
+from aicrun.plan.words import ago, harmless
+from aicrun.spec.sizes import duration_s
+
+
+@click.command("stop", epilog="Example: aicrun stop sft-run --grace 2m")
+@click.argument("run")
+@click.option("--grace", metavar="DURATION", default="", help="Time to end by itself before it is killed; default: limits.grace.")
+@with_yes
+@with_machines
+@with_json
+@click.pass_obj
+def stop_command(screen: Screen, run: str, grace: str, yes: bool, machines: str) -> int:
+    """Stop a run: it is asked to end, then killed with its whole process tree."""
+    grace_s = _grace(grace)
+    with api.open_session(machines) as (session, _):
+        found = api.find(session, run)
+        if found.standing.status.terminal:
+            screen.err([f"{headline(found)}; there is nothing to stop."])
+            return _done(screen, "stop", found)
+        if not agreed(screen, f"Stop {found.report.run} on {found.machine}?{_lost(found)}", yes, f"aicrun stop {run}"):
+            screen.err(["Nothing was stopped."])
+            return _done(screen, "stop", found)
+        screen.interrupted = (f"The wish to stop {found.report.run} stands on {found.machine}; the stop goes on there.",)
+        found = api.stop(session, found, grace_s, Story(screen).tell)
+        screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
+    stopped = found.standing.status.terminal
+    _done(screen, "stop", found)
+    return Exit.DONE if stopped else api.exit_of(found)
+
+
+def _done(screen: Screen, kind: str, found: api.Found) -> int:
+    if screen.json:
+        screen.document(kind, api.document_of(found))
+    return Exit.DONE
+
+
+def _grace(text: str) -> int | None:
+    if not text:
+        return None
+    seconds = int(text) if text.isdigit() else duration_s(text)
+    if seconds is None:
+        raise UsageError("AIC-E006", f"{text} is no duration", ways=(Way("write it like", "--grace 30s"),))
+    return seconds
+
+
+def _lost(found: api.Found) -> str:
+    kept = found.report.checkpoints
+    if kept is None or not kept.newest:
+        return " It has written no checkpoint."
+    age = "" if kept.newest_age_s is None else f", written {ago(kept.newest_age_s)}"
+    return f" Kept: {harmless(kept.newest)}{age}."
+
+
+@click.command("upload", epilog="Example: aicrun upload sft-run")
+@click.argument("run")
+@with_machines
+@with_json
+@click.pass_obj
+def upload_command(screen: Screen, run: str, machines: str) -> int:
+    """Upload an ended run's checkpoints again and verify them; the training is not repeated."""
+    with api.open_session(machines) as (session, _):
+        found = api.find(session, run)
+        screen.interrupted = (f"The upload of {found.report.run} goes on on {found.machine}.",)
+        found = api.upload(session, found, Story(screen).tell)
+        result = found.report.upload
+        verified = result is not None and result.verified
+        if verified:
+            screen.out([last_line(found)])
+        else:
+            screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
+    _done(screen, "upload", found)
+    return Exit.DONE if verified else Exit.TRANSFER_FAILED
+
+
+@click.command("delete", epilog="Example: aicrun delete sft-old")
+@click.argument("run")
+@with_yes
+@with_machines
+@with_json
+@click.pass_obj
+def delete_command(screen: Screen, run: str, yes: bool, machines: str) -> int:
+    """Remove an ended run's records and logs. Its checkpoints and its workspace stay."""
+    with api.open_session(machines) as (session, _):
+        found = api.find(session, run)
+        question = f"Delete the records and logs of {found.report.run} (job {found.report.job_id}, {found.standing.status.value})?"
+        if not agreed(screen, question, yes, f"aicrun delete {run}"):
+            screen.err(["Nothing was deleted."])
+            return _done(screen, "delete", found)
+        kept = last_line(found)
+        found = api.delete(session, found)
+        screen.out([f"deleted the records and logs of {found.report.run}, job {found.report.job_id}", f"kept: {kept}"])
+    return _done(screen, "delete", found)

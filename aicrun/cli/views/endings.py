@@ -1,0 +1,215 @@
+"""The last screen of a run: how it ended, by which evidence, what is kept, and where the checkpoint lies.
+
+The very last line always says where the checkpoint is and how big. Nothing here is read from a log's words.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from aicrun import api
+from aicrun.cli.safe_text import line
+from aicrun.cli.screen import Screen, styled
+from aicrun.cli.views.steps import quoted
+from aicrun.cli.views.trouble import next_lines
+from aicrun.errors import Way
+from aicrun.plan.words import count, counted, duration, gib, harmless, size
+
+_COLOURS = {
+    api.Status.SUCCEEDED: "green",
+    api.Status.FAILED: "red",
+    api.Status.STOPPED: "yellow",
+    api.Status.UNKNOWN: "yellow",
+    api.Status.STOP_FAILED: "red",
+    api.Status.REJECTED: "red",
+}
+
+
+def ending_lines(screen: Screen, ending: api.Ending, spec_file: str) -> list[str]:
+    """The whole screen of an ended run."""
+    found, standing = ending.found, ending.found.standing
+    shown = [headline(found)]
+    if standing.status is api.Status.UNKNOWN:
+        shown += ["", *_known(found)]
+    if standing.status is not api.Status.SUCCEEDED:
+        shown += _evidence(screen, ending)
+    shown += _rows(found)
+    ways = ways_after(found, spec_file)
+    if ways:
+        shown += ["", *next_lines(ways)]
+    return [*shown, last_line(found)]
+
+
+def headline(found: api.Found) -> str:
+    """`sft-run succeeded on lab in 6h 48m, exit code 0, attempt 1`."""
+    report, standing = found.report, found.standing
+    status = standing.status.value
+    named = f"{status}({standing.reason})" if standing.reason and standing.status is not api.Status.REJECTED else status
+    head = f"{styled('bold', harmless(report.run))} {styled(_COLOURS.get(standing.status, ''), named)} on {found.machine}"
+    lasted = lasted_s(report)
+    if standing.status is api.Status.REJECTED:
+        return f"{head}: it never started ({harmless(standing.reason.replace('_', ' '))})"
+    if standing.status is api.Status.UNKNOWN:
+        return f"{head}: {harmless(standing.why) or 'nobody recorded its end'}"
+    if standing.status is api.Status.STOP_FAILED:
+        return f"{head}: {harmless(standing.why)}"
+    time = "" if lasted is None else f" {'in' if standing.status is api.Status.SUCCEEDED else 'after'} {duration(lasted)}"
+    if standing.reason == "upload_failed":
+        return f"{head}: training ended with exit code 0"
+    by = f" by {harmless(report.stop.by)}" if standing.status is api.Status.STOPPED and report.stop is not None else ""
+    parts = [f"{head}{time}{by}", how(standing), f"attempt {report.attempt}"]
+    if standing.status is api.Status.FAILED:
+        return f"{parts[0]}: {', '.join(part for part in parts[1:] if part)}"
+    return ", ".join(part for part in parts if part)
+
+
+def how(standing: api.Standing) -> str:
+    """The kernel's word on the deciding step, never made up."""
+    where = "" if standing.step in ("", "command") else f"{standing.step} "
+    if standing.code is not None:
+        return f"{where}exit code {standing.code}"
+    if standing.signal is not None:
+        return f"{where}signal {standing.signal}"
+    return harmless(standing.why)
+
+
+def lasted_s(report: api.JobReport) -> float | None:
+    """How long the command ran, by its host's clock; None when it never did or nobody knows."""
+    for step in report.steps:
+        if step.step == "command":
+            return step.exit.duration_s if step.exit is not None else None
+    return None
+
+
+def _known(found: api.Found) -> list[str]:
+    shown = []
+    seen = [step for step in found.report.steps if step.state != "waiting"]
+    if seen:
+        shown.append(f"  known     its {seen[-1].step} had started; attempt {found.report.attempt}")
+    return [*shown, "            no exit code was recorded; this is neither success nor failure"]
+
+
+def _evidence(screen: Screen, ending: api.Ending) -> list[str]:
+    if not ending.evidence:
+        return []
+    lines = [line(text) for text in ending.evidence]
+    many = "last line" if len(lines) == 1 else "last lines"
+    head = f"  evidence, {many} of the {ending.step}'s log, text from the host:"
+    return ["", head, *["  " + text for text in quoted(screen, lines, screen.err_terminal)]]
+
+
+def _rows(found: api.Found) -> list[str]:
+    shown = []
+    report = found.report
+    measured = _measured(report.facts)
+    if measured:
+        shown.append(f"  measured  {measured}")
+    if report.progress:
+        shown.append("  progress  " + ", ".join(f"{harmless(key)} {harmless(value)}" for key, value in report.progress.items()))
+    if report.upload is not None:
+        shown.append(_uploaded(report))
+    kept = _kept(found)
+    if kept and found.standing.status is not api.Status.SUCCEEDED:
+        shown.append(f"  kept      {kept}")
+    return shown
+
+
+def _measured(facts: dict[str, Any]) -> str:
+    parts = []
+    peak, utilization = facts.get("vram_peak_mib"), facts.get("utilization_mean_percent")
+    memory = facts.get("memory_peak_mib")
+    if isinstance(peak, int):
+        parts.append(f"peak {gib(peak)} on the card")
+    if isinstance(memory, int):
+        parts.append(f"peak {gib(memory)} of memory")
+    if isinstance(utilization, (int, float)):
+        parts.append(f"mean utilization {utilization:.0f}%")
+    return ", ".join(parts)
+
+
+def _uploaded(report: api.JobReport) -> str:
+    upload = report.upload
+    if upload is None:
+        return ""
+    where = harmless(upload.destination)
+    if upload.verified:
+        return f"  uploaded  {where}, {counted(upload.files, 'file')}, verified"
+    return f"  uploaded  {styled('red', 'no')}: {harmless(upload.error) or 'it was not verified'} ({where})"
+
+
+def _kept(found: api.Found) -> str:
+    report = found.report
+    parts = []
+    if report.checkpoints is not None and report.checkpoints.newest:
+        newest = report.checkpoints
+        parts.append(f"{harmless(newest.newest)}, {size(newest.newest_bytes)} on {found.machine}")
+    logged = sum(step.log_bytes for step in report.steps)
+    if logged:
+        parts.append(f"log, {size(logged)}")
+    return "; ".join(parts)
+
+
+def last_line(found: api.Found) -> str:
+    """Where the newest checkpoint lies, its size, and the path to copy it from."""
+    kept = found.report.checkpoints
+    if kept is None or not kept.path:
+        return "No checkpoint folder was recorded for it."
+    if not kept.newest:
+        return f"No checkpoint was written below {harmless(kept.path)}."
+    upload = found.report.upload
+    where = f"on {found.machine} and uploaded" if upload is not None and upload.verified else f"on {found.machine} only"
+    path = harmless(f"{kept.path.rstrip('/')}/{kept.newest}")
+    return f"{harmless(kept.newest)}, {size(kept.newest_bytes)}, {where}: {path}"
+
+
+def ways_after(found: api.Found, spec_file: str) -> tuple[Way, ...]:
+    """What one would type next after this ending."""
+    run, standing = found.report.run, found.standing
+    spec = shlex.quote(spec_file or "run.yaml")
+    read_on = Way("read on", f"aicrun logs {run} --tail 200")
+    again = Way("run it again", f"aicrun apply {spec} --again")
+    if standing.status is api.Status.SUCCEEDED:
+        return ()
+    if standing.reason == "upload_failed":
+        return (Way("upload again, nothing is trained twice", f"aicrun apply {spec}"),)
+    if standing.status is api.Status.UNKNOWN:
+        forget = Way("as if it never was", f"aicrun apply {spec} --forget")
+        return (Way("look first", f"aicrun logs {run} --tail 50"), Way("run it again", again.command), forget)
+    if standing.status is api.Status.REJECTED:
+        return (Way("try again", f"aicrun apply {spec}"),)
+    if standing.status is api.Status.STOP_FAILED:
+        return (Way("look at it", f"aicrun inspect {run}"), Way("ask once more", f"aicrun stop {run}"))
+    if standing.step in ("setup", "preflight"):
+        return (Way("read on", f"aicrun logs {run} --step {standing.step}"), again)
+    return (read_on, again)
+
+
+def going_lines(found: api.Found) -> list[str]:
+    """After an apply that started a run: it goes on, and how to come back."""
+    report, standing = found.report, found.standing
+    run = styled("bold", harmless(report.run))
+    verb = "is enqueued on" if standing.status is api.Status.ENQUEUED else f"is {standing.status.value} on"
+    ways = (
+        Way("run id", report.run_id),
+        Way("follow", f"aicrun logs -f {report.run}"),
+        Way("stop", f"aicrun stop {report.run}"),
+    )
+    shown = [f"{run} {verb} {found.machine}. It goes on when this terminal closes."]
+    return [*shown, *(f"  {way.what:<10}{styled('bold', way.command)}" for way in ways)]
+
+
+def left_lines(found: api.Found) -> tuple[str, ...]:
+    """After Ctrl-C: the run goes on, how to come back and how to stop it."""
+    run = found.report.run
+    ways = (Way("come back", f"aicrun logs -f {run}"), Way("stop it", f"aicrun stop {run}"))
+    return (f"{harmless(run)} goes on on {found.machine}. Nothing was stopped.", *next_lines(ways))
+
+
+def step_progress(report: api.JobReport) -> str:
+    """`4,120/9,000  46%` when the run reports its step, `-` else."""
+    step = harmless(str(report.progress.get("step", "")))
+    done, _, whole = step.partition("/")
+    if done.isdigit() and whole.isdigit() and int(whole) > 0:
+        return f"{count(int(done))}/{count(int(whole))} {int(done) * 100 // int(whole):>3}%"
+    return step or "-"

@@ -1,0 +1,63 @@
+"""What `doctor`, `notes` and `gc` show about one machine. The text of findings and notes is the host's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aicrun.cli.safe_text import line
+from aicrun.cli.screen import Screen, styled
+from aicrun.cli.views.steps import quoted
+from aicrun.cli.views.trouble import next_lines
+from aicrun.errors import Way
+from aicrun.plan.words import counted, cut, harmless, size
+
+_COLOURS = {"ok": "green", "note": "yellow", "bad": "red", "?": "yellow"}
+_HELP = " " * 17
+
+
+def doctor_lines(screen: Screen, machine: str, findings: Sequence[dict[str, str]]) -> list[str]:
+    """One line a finding, its word first; a way out below what needs one; the count last."""
+    shown = []
+    for finding in findings:
+        word = finding.get("word", "?")
+        head = styled(_COLOURS.get(word, "yellow"), f"{word:<4}")
+        first, *more = harmless_lines(finding.get("text", "")) or [""]
+        shown.append(f"{head}  {harmless(finding.get('topic', '')):<10} {cut(first, screen.width - 18, screen.mark)}".rstrip())
+        shown += [_HELP + cut(text, screen.width - 18, screen.mark) for text in more]
+        if word != "ok":
+            shown += [_HELP + styled("bold", text) for text in harmless_lines(finding.get("help", ""))]
+    counts = [(sum(1 for item in findings if item.get("word") == word), word) for word in ("bad", "note", "?", "ok")]
+    nouns = {"bad": "bad", "note": "note", "?": "unknown", "ok": "ok"}
+    told = ", ".join(counted(number, nouns[word], "notes" if word == "note" else nouns[word]) for number, word in counts if number)
+    return [*shown, "", f"{machine}: {told}."]
+
+
+def harmless_lines(text: str) -> list[str]:
+    """The lines of a host's text, each harmless, empty ones left out."""
+    return [shown for part in text.splitlines() if (shown := harmless(part)).strip()]
+
+
+def notes_lines(screen: Screen, machine: str, text: str) -> list[str]:
+    """The notes behind bars, under a line that says whose they are."""
+    ways = next_lines((Way("add a line", f'aicrun notes {machine} --add "…"'),))
+    if not text.strip():
+        return [f"{machine} has no notes yet.", "", *ways]
+    lines = [line(part) for part in text.rstrip("\n").split("\n")]
+    head = f"notes of {machine}, {counted(len(lines), 'line')}; text from the host, not checked:"
+    return [head, *quoted(screen, lines, cutting=True), "", *ways]
+
+
+def gc_lines(screen: Screen, machine: str, rows: Sequence[dict[str, Any]], dry_run: bool) -> list[str]:
+    """What goes, how big, and why; then the sum."""
+    shown = []
+    for row in rows:
+        what, why = harmless(str(row.get("what", ""))), harmless(str(row.get("why", "")))
+        freed = row.get("bytes", 0)
+        shown.append(cut(f"  {size(freed if isinstance(freed, int) else 0):>10}  {what}: {why}", screen.width, screen.mark))
+    whole = sum(row["bytes"] for row in rows if isinstance(row.get("bytes"), int))
+    if not rows:
+        return [f"{machine}: nothing to remove."]
+    if dry_run:
+        return [*shown, "", f"{machine}: {size(whole)} would be removed. Nothing has been changed.", *next_lines((Way("do it", f"aicrun gc {machine} --yes"),))]
+    return [*shown, "", f"{machine}: {size(whole)} removed."]

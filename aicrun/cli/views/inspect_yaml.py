@@ -1,0 +1,116 @@
+"""`inspect` as YAML that can be read, grepped and pasted: keys in a fixed order, ages and words as comments.
+
+Every string of a host is quoted, so that it can never be read as another value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from aicrun import api
+from aicrun.cli.screen import styled
+from aicrun.cli.views.endings import ways_after
+from aicrun.plan.words import ago, duration, harmless, size
+
+_KEY = 12
+
+
+def inspect_lines(found: api.Found, with_env: bool) -> list[str]:
+    """Everything about one job."""
+    report, standing = found.report, found.standing
+    shown = [
+        f"run: {styled('bold', harmless(report.run))}",
+        f"run_id: {report.run_id}",
+        _commented(f"status: {standing.status.value}", _why(standing)),
+        f"owner: {{machine: {found.machine}, applied_by: {_text(report.client.user + '@' + report.client.host)}}}",
+        f"spec: {{digest: {report.digest[:8]}, file: {_text(report.spec_file)}}}",
+    ]
+    if report.cards:
+        shown.append(f"card: [{', '.join(_text(uuid) for uuid in report.cards)}]")
+    shown += ["job:", f"  id: {report.job_id}", f"  attempt: {report.attempt}"]
+    shown.append(_commented(f"  age: {duration(report.age_s)}", f"by the clock of {found.machine}"))
+    shown += _steps(report)
+    shown += _source(report) + _results(report)
+    shown.append(f"workspace: {_text(report.workspace)}")
+    if report.stop is not None:
+        shown.append(f"stop: {{by: {_text(report.stop.by)}, grace: {report.stop.grace_s}s}}")
+    if with_env:
+        shown += _env(report)
+    commands = [way.command for way in ways_after(found, report.spec_file)] if standing.status.terminal else []
+    commands = commands or [f"aicrun logs -f {report.run}", f"aicrun stop {report.run}"]
+    if standing.status is not api.Status.SUCCEEDED:
+        shown.append("next: [" + ", ".join(_text(command) for command in commands) + "]")
+    return shown
+
+
+def _why(standing: api.Standing) -> str:
+    words = [standing.reason, standing.phase, harmless(standing.why)]
+    return ", ".join(word for word in words if word)
+
+
+def _steps(report: api.JobReport) -> list[str]:
+    shown = ["  steps:"]
+    for step in report.steps:
+        if step.exit is not None:
+            how = f"signal {step.exit.signal}" if step.exit.signal is not None else f"code {step.exit.code}"
+            how = f"could not start: {harmless(step.exit.spawn_error)}" if step.exit.spawn_error else how
+            values = f"ended: {_text(how)}, took: {duration(step.exit.duration_s)}"
+        elif step.state == "running":
+            age = duration(step.age_s) if step.age_s is not None else "unknown"
+            values = f"running: {age}, pid: {step.pid}"
+        else:
+            values = f"{step.state}: true"
+        log = f", log: {size(step.log_bytes)}" if step.log_bytes else ""
+        shown.append(f"    {step.step + ':':<{_KEY - 1}}{{{values}{log}}}")
+    return shown if len(shown) > 1 else []
+
+
+def _source(report: api.JobReport) -> list[str]:
+    source = report.source
+    if source is None:
+        return []
+    values = [f"tree: {source.tree[:8]}", f"files: {source.files}"]
+    if source.commit:
+        values.append(f"commit: {_text(source.commit[:12])}")
+    if source.dirty:
+        values.append(f"changed_files: {len(source.dirty)}")
+    return [f"source: {{{', '.join(values)}}}"]
+
+
+def _results(report: api.JobReport) -> list[str]:
+    shown = []
+    if report.progress:
+        shown.append("progress: {" + ", ".join(f"{_text(key)}: {_text(text)}" for key, text in report.progress.items()) + "}")
+    measured = {key: item for key, item in report.facts.items() if isinstance(item, (int, float, str))}
+    if measured:
+        shown.append("measured: {" + ", ".join(f"{_text(key)}: {_text(str(item))}" for key, item in measured.items()) + "}")
+    kept = report.checkpoints
+    if kept is not None:
+        shown.append(f"checkpoints: {{path: {_text(kept.path)}, count: {kept.count}, size: {size(kept.bytes)}}}")
+        if kept.newest:
+            age = "" if kept.newest_age_s is None else ago(kept.newest_age_s)
+            shown.append(_commented(f"newest: {{name: {_text(kept.newest)}, size: {size(kept.newest_bytes)}}}", age))
+    if report.upload_request is not None:
+        done = report.upload
+        verified = "waits" if done is None else "verified" if done.verified else "failed"
+        shown.append(f"upload: {{to: {_text(report.upload_request.destination)}, state: {verified}}}")
+    return shown
+
+
+def _env(report: api.JobReport) -> list[str]:
+    written = report.execution.get("env")
+    env: Mapping[str, object] = written if isinstance(written, dict) else {}
+    shown = [f"  {key}: {_text(str(value))}" for key, value in sorted(env.items())]
+    secrets = report.execution.get("secrets")
+    names = secrets if isinstance(secrets, list) else []
+    shown += [f"  {harmless(str(item))}: (set, not shown)" for item in names if isinstance(item, str)]
+    return ["env:", *shown] if shown else ["env: {}"]
+
+
+def _text(text: str) -> str:
+    return json.dumps(harmless(text), ensure_ascii=False)
+
+
+def _commented(line: str, words: str) -> str:
+    return f"{line:<32}  # {words}" if words else line
