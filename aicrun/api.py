@@ -126,7 +126,9 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
         if not os.path.isdir(path):
             yield path
             continue
-        names = sorted(name for name in os.listdir(path) if name.endswith(_RUN_FILES) and not name.startswith("machines."))
+        names = sorted(
+            name for name in os.listdir(path) if name.endswith(_RUN_FILES) and not name.startswith("machines.")
+        )
         if not names:
             raise UsageError("AIC-E014", f"the folder {path} has no run.yaml", ways=(Way("make one", "aicrun init"),))
         yield from (os.path.join(path, name) for name in names)
@@ -161,10 +163,10 @@ def _wanted(session: Session, spec: RunSpec, taken: _snapshot.Snapshot | None) -
     files = {}
     if spec.setup is not None and spec.setup.requirements:
         top = spec.source.path if spec.source is not None else spec.folder
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            # A missing file is the plan's to refuse: it knows whether this run would need it at all.
-            with open(os.path.join(top, spec.setup.requirements), encoding="utf-8") as stream:
-                files[spec.setup.requirements] = stream.read()
+        path = os.path.join(top, spec.setup.requirements)
+        # A missing file is the plan's to refuse: it knows whether this run would need it at all.
+        with contextlib.suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as stream:
+            files[spec.setup.requirements] = stream.read()
     known_on = session.ledger.machines_of(spec.name)
     if taken is None:
         return Wanted(spec, files=files, known_on=known_on)

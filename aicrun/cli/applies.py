@@ -108,7 +108,9 @@ class Applying:
         outcomes = api.apply(self._session, planned, second.approve, self._story.tell, again=not self._saved)
         shown = second.planned or planned
         if not outcomes:
-            self._screen.err([] if code_of(shown.plan, applying=True) is not Exit.DONE else ["Nothing has been started."])
+            self._screen.err(
+                [] if code_of(shown.plan, applying=True) is not Exit.DONE else ["Nothing has been started."]
+            )
             return self._document(shown.plan, (), code_of(shown.plan, applying=True))
         return self._seen_through(shown.plan, outcomes)
 
@@ -217,5 +219,3 @@ class _Second:
         """Show the second plan and ask."""
         self.planned = planned
         return self._applying.again(planned)
-
-

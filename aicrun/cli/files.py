@@ -19,7 +19,9 @@ _SCHEMAS = ("run", "machines", "plan")
 
 
 @click.command("init", epilog="Example: aicrun init --to other.yaml")
-@click.option("--to", metavar="FILE", default="run.yaml", show_default=True, help="The file to write; never one that is there.")
+@click.option(
+    "--to", metavar="FILE", default="run.yaml", show_default=True, help="The file to write; never one that is there."
+)
 @with_json
 @click.pass_obj
 def init_command(screen: Screen, to: str) -> int:

@@ -28,7 +28,9 @@ def machines_command(screen: Screen, machines: str) -> int:
         fleet = api.machines(session)
     screen.out(machines_lines(screen, fleet, time.monotonic() - began))
     if screen.json:
-        screen.document("machines", {"inventory": fleet.inventory_file, "machines": [_machine(view) for view in fleet.machines]})
+        screen.document(
+            "machines", {"inventory": fleet.inventory_file, "machines": [_machine(view) for view in fleet.machines]}
+        )
     silent = [view for view in fleet.machines if view.state in ("silent", "unsupported")]
     return Exit.UNREACHABLE if silent and len(silent) == len(fleet.machines) else Exit.DONE
 
@@ -91,7 +93,9 @@ def doctor_command(screen: Screen, machine: str | None, machines: str) -> int:
 @click.command("gc", epilog="Example: aicrun gc --dry-run")
 @click.argument("machine", required=False)
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
-@click.option("--older-than", metavar="DURATION", default=_WEEK, show_default=True, help="How long a run must have ended.")
+@click.option(
+    "--older-than", metavar="DURATION", default=_WEEK, show_default=True, help="How long a run must have ended."
+)
 @with_yes
 @with_machines
 @with_json

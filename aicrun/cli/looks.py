@@ -22,7 +22,9 @@ STEPS = ("setup", "preflight", "command", "upload")
 
 @click.command("list", epilog="Example: aicrun list --status failed --all")
 @click.option("--all", "everything", is_flag=True, help="Up to 200 runs instead of the 20 newest.")
-@click.option("--status", "statuses", multiple=True, metavar="STATUS", help="Only these: running words as in the table.")
+@click.option(
+    "--status", "statuses", multiple=True, metavar="STATUS", help="Only these: running words as in the table."
+)
 @with_machines
 @with_json
 @click.pass_obj
@@ -82,7 +84,11 @@ def logs_command(
 ) -> int:
     """Print a run's log, bare: all of it is the host's text."""
     if follow and screen.json:
-        raise UsageError("AIC-E006", "--follow has no end that one JSON document could wait for", ways=(Way("use", "aicrun logs RUN --json --offset N"),))
+        raise UsageError(
+            "AIC-E006",
+            "--follow has no end that one JSON document could wait for",
+            ways=(Way("use", "aicrun logs RUN --json --offset N"),),
+        )
     with api.open_session(machines) as (session, _):
         found = api.find(session, run)
         printer = _Printer(screen, raw)
@@ -116,7 +122,9 @@ def _followed(
     return Exit.DONE
 
 
-def _log_document(screen: Screen, session: api.Session, found: api.Found, step: str, offset: int | None, tail: int) -> int:
+def _log_document(
+    screen: Screen, session: api.Session, found: api.Found, step: str, offset: int | None, tail: int
+) -> int:
     part = api.log_slice(session, found, step, offset, tail)
     screen.document(
         "logs",
@@ -197,5 +205,3 @@ def _seconds(text: str) -> float | None:
     if seconds is None:
         raise UsageError("AIC-E006", f"{text} is no duration", ways=(Way("write it like", "--timeout 90s"),))
     return seconds
-
-

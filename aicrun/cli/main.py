@@ -19,7 +19,6 @@ from aicrun import __version__
 from aicrun.cli.screen import COMPLETE, Screen, of_environment
 from aicrun.errors import AicrunError, Exit, UsageError, Way
 
-
 # name: (module of aicrun.cli, what the list of commands says)
 COMMANDS = {
     "init": ("files", "Write a run.yaml for this folder"),
@@ -51,11 +50,11 @@ class Terminated(BaseException):
 class Group(click.Group):
     """Loads a command's module only when the command was typed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         """All commands, in the order people meet them."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's
         """The command, loaded now, or None."""
         if cmd_name not in COMMANDS:
             return None
@@ -72,10 +71,12 @@ class Group(click.Group):
 
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             ways = (Way("did you mean", f"aicrun {near[0]}"),) if near else ()
-            raise UsageError("AIC-E006", f"there is no command {args[0]}", ways=(*ways, Way("see all", "aicrun --help")))
+            raise UsageError(
+                "AIC-E006", f"there is no command {args[0]}", ways=(*ways, Way("see all", "aicrun --help"))
+            )
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's
         """The table of commands, from the words here: no module is loaded for it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
@@ -131,7 +132,7 @@ def _ended(screen: Screen, argv: list[str]) -> int:
         return _told(screen, error)
     except BrokenPipeError:
         raise
-    except Exception as fault:  # noqa: BLE001  # the one edge: a fault of ours ends here as a sentence
+    except Exception as fault:  # the one edge: a fault of ours ends here as a sentence
         if screen.debug:
             raise
         return _told(screen, _fault(fault))
@@ -165,7 +166,10 @@ def _fault(fault: Exception) -> AicrunError:
         "AIC-E001",
         f"a fault of aicrun itself: {words}",
         facts=(("runs", "no run is touched by it: aicrun list shows them"),),
-        ways=(Way("see where it broke", "aicrun --debug " + " ".join(sys.argv[1:])), Way("report it, with what that prints, as CONTRIBUTING.md says")),
+        ways=(
+            Way("see where it broke", "aicrun --debug " + " ".join(sys.argv[1:])),
+            Way("report it, with what that prints, as CONTRIBUTING.md says"),
+        ),
     )
 
 

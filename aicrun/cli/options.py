@@ -28,9 +28,9 @@ def with_json(command: F) -> F:
 
 def with_machines(command: F) -> F:
     """`--machines FILE`: the inventory to use."""
-    return click.option("--machines", metavar="FILE", default="", help="The inventory; default: the nearest machines.yaml.")(
-        command
-    )
+    return click.option(
+        "--machines", metavar="FILE", default="", help="The inventory; default: the nearest machines.yaml."
+    )(command)
 
 
 def with_yes(command: F) -> F:
@@ -42,7 +42,9 @@ def with_wishes(command: F) -> F:
     """What `plan` and `apply` take beyond their files."""
     for option in reversed(
         (
-            click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field: --set machine.gpu=24GiB"),
+            click.option(
+                "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a field: --set machine.gpu=24GiB"
+            ),
             click.option("--again", is_flag=True, help="Run an ended run once more, resuming where its spec says."),
             click.option("--fresh", is_flag=True, help="Run an ended run once more, from nothing."),
             click.option("--replace", is_flag=True, help="Stop the job in progress, then start the new one."),

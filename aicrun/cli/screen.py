@@ -13,7 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-_STYLES = {"bold": ("\ue001", "1"), "dim": ("\ue002", "2"), "red": ("\ue003", "31"), "green": ("\ue004", "32"), "yellow": ("\ue005", "33")}
+_STYLES = {
+    "bold": ("\ue001", "1"),
+    "dim": ("\ue002", "2"),
+    "red": ("\ue003", "31"),
+    "green": ("\ue004", "32"),
+    "yellow": ("\ue005", "33"),
+}
 _OFF = "\ue000"
 PROSE_COLUMNS = 80
 # The variable by which a shell asks for completions.

@@ -16,7 +16,9 @@ from aicrun.spec.sizes import duration_s
 
 @click.command("stop", epilog="Example: aicrun stop sft-run --grace 2m")
 @click.argument("run")
-@click.option("--grace", metavar="DURATION", default="", help="Time to end by itself before it is killed; default: limits.grace.")
+@click.option(
+    "--grace", metavar="DURATION", default="", help="Time to end by itself before it is killed; default: limits.grace."
+)
 @with_yes
 @with_machines
 @with_json
@@ -32,7 +34,9 @@ def stop_command(screen: Screen, run: str, grace: str, yes: bool, machines: str)
         if not agreed(screen, f"Stop {found.report.run} on {found.machine}?{_lost(found)}", yes, f"aicrun stop {run}"):
             screen.err(["Nothing was stopped."])
             return _done(screen, "stop", found)
-        screen.interrupted = (f"The wish to stop {found.report.run} stands on {found.machine}; the stop goes on there.",)
+        screen.interrupted = (
+            f"The wish to stop {found.report.run} stands on {found.machine}; the stop goes on there.",
+        )
         found = api.stop(session, found, grace_s, Story(screen).tell)
         screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
     stopped = found.standing.status.terminal
@@ -94,7 +98,8 @@ def delete_command(screen: Screen, run: str, yes: bool, machines: str) -> int:
     """Remove an ended run's records and logs. Its checkpoints and its workspace stay."""
     with api.open_session(machines) as (session, _):
         found = api.find(session, run)
-        question = f"Delete the records and logs of {found.report.run} (job {found.report.job_id}, {found.standing.status.value})?"
+        which = f"job {found.report.job_id}, {found.standing.status.value}"
+        question = f"Delete the records and logs of {found.report.run} ({which})?"
         if not agreed(screen, question, yes, f"aicrun delete {run}"):
             screen.err(["Nothing was deleted."])
             return _done(screen, "delete", found)

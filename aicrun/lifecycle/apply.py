@@ -56,7 +56,9 @@ def carry_out(session: Session, plan: Plan, snapshots: Mapping[str, Snapshot], t
 def _one(session: Session, plan: Plan, item: RunPlan, snapshot: Snapshot | None, rank: str, tell: Tell) -> Outcome:
     if item.sign in STARTS:
         others = tuple(
-            view.machine.name for view in plan.fleet.machines if view.state == "answered" and view.machine.name != item.machine
+            view.machine.name
+            for view in plan.fleet.machines
+            if view.state == "answered" and view.machine.name != item.machine
         )
         if snapshot is not None:
             push(session, item, snapshot, tell)

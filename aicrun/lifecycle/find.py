@@ -44,7 +44,9 @@ def find(session: Session, key: str) -> Found:
     name, _, machine = key.partition("@")
     asked = (session.machine(machine),) if machine else session.asked()
     heard = ask_all(session, asked, lambda backend, _: backend.job(name))
-    found = {item.answer.job_id: Found(item.machine.name, item.answer) for item in reversed(heard) if item.answer is not None}
+    found = {
+        item.answer.job_id: Found(item.machine.name, item.answer) for item in reversed(heard) if item.answer is not None
+    }
     for item in heard:
         if item.error is not None and not _says_unknown(item):
             if not found and not isinstance(item.error, HostUnreachable):
@@ -58,7 +60,9 @@ def find(session: Session, key: str) -> Found:
                 )
     if not found:
         where = f" on {machine}" if machine else ""
-        raise UsageError("AIC-E003", f"no run is called {name}{where}", ways=(Way("see all runs", "aicrun list --all"),))
+        raise UsageError(
+            "AIC-E003", f"no run is called {name}{where}", ways=(Way("see all runs", "aicrun list --all"),)
+        )
     if len({item.report.run_id for item in found.values()}) > 1:
         ways = tuple(Way(item.machine, f"{name}@{item.machine}") for item in found.values())
         raise UsageError("AIC-E004", f"{name} is more than one run: say which", ways=ways)

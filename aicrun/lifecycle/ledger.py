@@ -55,7 +55,8 @@ class Ledger:
                 "SELECT job_id, run, machine, step, pid, ticks FROM starts WHERE run = ? ORDER BY at DESC", (run,)
             ).fetchall()
         return tuple(
-            Start(job_id, name, machine, step, _ticks(pid) == ticks != 0) for job_id, name, machine, step, pid, ticks in rows
+            Start(job_id, name, machine, step, _ticks(pid) == ticks != 0)
+            for job_id, name, machine, step, pid, ticks in rows
         )
 
     def machines_of(self, run: str) -> tuple[str, ...]:
@@ -106,7 +107,9 @@ class Ledger:
         self.close()
         aside = f"{self.path}.damaged"
         os.replace(self.path, aside)
-        self.remark = f"the ledger could not be read ({error}) and was begun anew; no answer depends on it. Old: {aside}"
+        self.remark = (
+            f"the ledger could not be read ({error}) and was begun anew; no answer depends on it. Old: {aside}"
+        )
 
 
 def _ticks(pid: int) -> int:

@@ -15,8 +15,21 @@ from aicrun.errors import UsageError, Way
 from aicrun.spec.model import SourceSpec
 
 CACHES = frozenset(
-    (".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis")
-    + (".ipynb_checkpoints", ".tox", ".nox", ".cache", "node_modules")
+    [
+        ".git",
+        ".hg",
+        ".svn",
+        "__pycache__",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".tox",
+        ".nox",
+        ".cache",
+        "node_modules",
+    ]
 )
 _GIT_TIMEOUT_S = 60
 
@@ -29,7 +42,9 @@ def files_of(source: SourceSpec, aside: Iterable[str] = ()) -> tuple[str, ...]:
     """
     root = source.path
     if not os.path.isdir(root):
-        raise UsageError("AIC-E651", f"source.path {root} is not a folder", ways=(Way("see the field", "aicrun explain source"),))
+        raise UsageError(
+            "AIC-E651", f"source.path {root} is not a folder", ways=(Way("see the field", "aicrun explain source"),)
+        )
     left_out = tuple(os.path.relpath(path, root) for path in aside)
     kept = (path for path in _listed(root) if not _is_below(path, left_out))
     return tuple(sorted(_narrowed(_without_caches(root, kept), source)))
@@ -47,7 +62,15 @@ def _listed(root: str) -> Iterable[str]:
         if not isinstance(made, tuple):
             return _walked(root)
         listed = _git(
-            root, "--git-dir", bare, "--work-tree", root, "ls-files", "-z", "--others", "--exclude-per-directory=.gitignore"
+            root,
+            "--git-dir",
+            bare,
+            "--work-tree",
+            root,
+            "ls-files",
+            "-z",
+            "--others",
+            "--exclude-per-directory=.gitignore",
         )
         return _with_nested(root, listed) if isinstance(listed, tuple) else _walked(root)
 
@@ -75,7 +98,12 @@ def _git(root: str, *args: str) -> tuple[str, ...] | str | None:
     env.update(GIT_OPTIONAL_LOCKS="0", LC_ALL="C")
     try:
         done = subprocess.run(
-            ("git", "-C", root, *args), env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False
+            ("git", "-C", root, *args),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
         )
     except FileNotFoundError:
         return None

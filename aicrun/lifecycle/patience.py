@@ -55,10 +55,15 @@ class Patience:
         self._silent_since = self._silent_since if self._silent_since is not None else now
         lasted = now - self._silent_since
         if self._at_most_s is not None and lasted >= self._at_most_s:
-            raise  # noqa: PLE0704  # only called while a HostUnreachable is being handled
+            raise  # only called while a HostUnreachable is being handled
         if lasted >= TOLD_AFTER_S and not self._told:
             self._told = True
-            self.tell(Remark(self.run, f"{self.machine} does not answer for {duration(lasted)}; the run goes on there, trying again"))
+            self.tell(
+                Remark(
+                    self.run,
+                    f"{self.machine} does not answer for {duration(lasted)}; the run goes on there, trying again",
+                )
+            )
 
     def answered(self) -> None:
         """The machine is there; says so when its silence was told."""

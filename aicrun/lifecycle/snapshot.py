@@ -133,7 +133,10 @@ def _target(root: str, path: str, target: str) -> str:
         raise UsageError(
             "AIC-E655",
             f"the link {path} in {root} leaves the source: {target}",
-            ways=(Way("leave it out, under source:", f"exclude: [{path}]"), Way("data belongs into", "aicrun explain inputs")),
+            ways=(
+                Way("leave it out, under source:", f"exclude: [{path}]"),
+                Way("data belongs into", "aicrun explain inputs"),
+            ),
         )
     return target
 

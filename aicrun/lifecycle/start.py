@@ -132,7 +132,10 @@ def _ask(wanted: Start, request: JobRequest, question: Callable[[Backend], _T]) 
         raise HostUnreachable(
             "AIC-E592",
             f"{request.run}: {wanted.machine} does not answer. This is a view, the run is not touched by it",
-            facts=(("sent", f"job {request.job_id}; it may have started, nothing is sent again blindly"), ("error", error.message)),
+            facts=(
+                ("sent", f"job {request.job_id}; it may have started, nothing is sent again blindly"),
+                ("error", error.message),
+            ),
             ways=(Way("safe, and adopts it if it started", f"aicrun apply {request.spec_file or 'run.yaml'}"),),
         ) from error
 
@@ -148,7 +151,9 @@ def _adopt(wanted: Start, reserved: Reserved) -> Started | None:
     return Started(wanted.machine, rival, adopted=True)
 
 
-def _await_decision(wanted: Start, machine: str, rival: JobReport, touch: Callable[[], None] | None) -> JobReport | None:
+def _await_decision(
+    wanted: Start, machine: str, rival: JobReport, touch: Callable[[], None] | None
+) -> JobReport | None:
     """The rival once it was decided `go`, None once it can never start; `touch` keeps the own reservation alive."""
     patience = Patience(wanted.session, machine, rival.run, wanted.tell, _RESEND_S)
     end = time.monotonic() + _AWAIT_S
@@ -174,7 +179,12 @@ def _settle(wanted: Start, request: JobRequest) -> Started | None:
                 "AIC-E594",
                 f"{item.machine.name} may hold {request.run}; nothing was started",
                 facts=((item.machine.name, why),),
-                ways=(Way("this once without it", f"aicrun apply {request.spec_file or 'run.yaml'} --except {item.machine.name}"),),
+                ways=(
+                    Way(
+                        "this once without it",
+                        f"aicrun apply {request.spec_file or 'run.yaml'} --except {item.machine.name}",
+                    ),
+                ),
             )
         mine = (request.job_id, *request.named)
         rivals += [(item.machine.name, report) for report in item.answer[0] if report.job_id not in mine]

@@ -33,7 +33,10 @@ class Heard(Generic[T]):
 
 
 def ask_all(
-    session: Session, machines: tuple[Machine, ...], ask: Callable[[Backend, Machine], T], deadline_s: float = DEADLINE_S
+    session: Session,
+    machines: tuple[Machine, ...],
+    ask: Callable[[Backend, Machine], T],
+    deadline_s: float = DEADLINE_S,
 ) -> tuple[Heard[T], ...]:
     """`ask` on every machine in parallel, in the order given; a late one is heard as `HostUnreachable`."""
     heard: dict[str, Heard[T]] = {}

@@ -46,7 +46,9 @@ def headline(found: api.Found) -> str:
     report, standing = found.report, found.standing
     status = standing.status.value
     named = f"{status}({standing.reason})" if standing.reason and standing.status is not api.Status.REJECTED else status
-    head = f"{styled('bold', harmless(report.run))} {styled(_COLOURS.get(standing.status, ''), named)} on {found.machine}"
+    head = (
+        f"{styled('bold', harmless(report.run))} {styled(_COLOURS.get(standing.status, ''), named)} on {found.machine}"
+    )
     lasted = lasted_s(report)
     if standing.status is api.Status.REJECTED:
         return f"{head}: it never started ({harmless(standing.reason.replace('_', ' '))})"
@@ -54,7 +56,9 @@ def headline(found: api.Found) -> str:
         return f"{head}: {harmless(standing.why) or 'nobody recorded its end'}"
     if standing.status is api.Status.STOP_FAILED:
         return f"{head}: {harmless(standing.why)}"
-    time = "" if lasted is None else f" {'in' if standing.status is api.Status.SUCCEEDED else 'after'} {duration(lasted)}"
+    time = (
+        "" if lasted is None else f" {'in' if standing.status is api.Status.SUCCEEDED else 'after'} {duration(lasted)}"
+    )
     if standing.reason == "upload_failed":
         return f"{head}: training ended with exit code 0"
     by = f" by {harmless(report.stop.by)}" if standing.status is api.Status.STOPPED and report.stop is not None else ""
@@ -106,7 +110,9 @@ def _rows(found: api.Found) -> list[str]:
     if measured:
         shown.append(f"  measured  {measured}")
     if report.progress:
-        shown.append("  progress  " + ", ".join(f"{harmless(key)} {harmless(value)}" for key, value in report.progress.items()))
+        shown.append(
+            "  progress  " + ", ".join(f"{harmless(key)} {harmless(value)}" for key, value in report.progress.items())
+        )
     if report.upload is not None:
         shown.append(_uploaded(report))
     kept = _kept(found)

@@ -23,13 +23,17 @@ def doctor_lines(screen: Screen, machine: str, findings: Sequence[dict[str, str]
         word = finding.get("word", "?")
         head = styled(_COLOURS.get(word, "yellow"), f"{word:<4}")
         first, *more = harmless_lines(finding.get("text", "")) or [""]
-        shown.append(f"{head}  {harmless(finding.get('topic', '')):<10} {cut(first, screen.width - 18, screen.mark)}".rstrip())
+        shown.append(
+            f"{head}  {harmless(finding.get('topic', '')):<10} {cut(first, screen.width - 18, screen.mark)}".rstrip()
+        )
         shown += [_HELP + cut(text, screen.width - 18, screen.mark) for text in more]
         if word != "ok":
             shown += [_HELP + styled("bold", text) for text in harmless_lines(finding.get("help", ""))]
     counts = [(sum(1 for item in findings if item.get("word") == word), word) for word in ("bad", "note", "?", "ok")]
     nouns = {"bad": "bad", "note": "note", "?": "unknown", "ok": "ok"}
-    told = ", ".join(counted(number, nouns[word], "notes" if word == "note" else nouns[word]) for number, word in counts if number)
+    told = ", ".join(
+        counted(number, nouns[word], "notes" if word == "note" else nouns[word]) for number, word in counts if number
+    )
     return [*shown, "", f"{machine}: {told}."]
 
 
@@ -54,10 +58,17 @@ def gc_lines(screen: Screen, machine: str, rows: Sequence[dict[str, Any]], dry_r
     for row in rows:
         what, why = harmless(str(row.get("what", ""))), harmless(str(row.get("why", "")))
         freed = row.get("bytes", 0)
-        shown.append(cut(f"  {size(freed if isinstance(freed, int) else 0):>10}  {what}: {why}", screen.width, screen.mark))
+        shown.append(
+            cut(f"  {size(freed if isinstance(freed, int) else 0):>10}  {what}: {why}", screen.width, screen.mark)
+        )
     whole = sum(row["bytes"] for row in rows if isinstance(row.get("bytes"), int))
     if not rows:
         return [f"{machine}: nothing to remove."]
     if dry_run:
-        return [*shown, "", f"{machine}: {size(whole)} would be removed. Nothing has been changed.", *next_lines((Way("do it", f"aicrun gc {machine} --yes"),))]
+        return [
+            *shown,
+            "",
+            f"{machine}: {size(whole)} would be removed. Nothing has been changed.",
+            *next_lines((Way("do it", f"aicrun gc {machine} --yes"),)),
+        ]
     return [*shown, "", f"{machine}: {size(whole)} removed."]

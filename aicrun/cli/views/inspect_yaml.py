@@ -81,10 +81,14 @@ def _source(report: api.JobReport) -> list[str]:
 def _results(report: api.JobReport) -> list[str]:
     shown = []
     if report.progress:
-        shown.append("progress: {" + ", ".join(f"{_text(key)}: {_text(text)}" for key, text in report.progress.items()) + "}")
+        shown.append(
+            "progress: {" + ", ".join(f"{_text(key)}: {_text(text)}" for key, text in report.progress.items()) + "}"
+        )
     measured = {key: item for key, item in report.facts.items() if isinstance(item, (int, float, str))}
     if measured:
-        shown.append("measured: {" + ", ".join(f"{_text(key)}: {_text(str(item))}" for key, item in measured.items()) + "}")
+        shown.append(
+            "measured: {" + ", ".join(f"{_text(key)}: {_text(str(item))}" for key, item in measured.items()) + "}"
+        )
     kept = report.checkpoints
     if kept is not None:
         shown.append(f"checkpoints: {{path: {_text(kept.path)}, count: {kept.count}, size: {size(kept.bytes)}}}")

@@ -32,7 +32,10 @@ def list_lines(screen: Screen, listing: api.Listing, everything: bool) -> list[s
     for row, found in zip(rows, listing.jobs, strict=True):
         shown.append(_line(screen, row, widths, _COLOURS.get(found.standing.status, "")))
     shown += [""] if listing.silent or listing.omitted else []
-    shown += [styled("yellow", f"{machine} does not answer: its runs are not shown ({harmless(why)}).") for machine, why in listing.silent]
+    shown += [
+        styled("yellow", f"{machine} does not answer: its runs are not shown ({harmless(why)}).")
+        for machine, why in listing.silent
+    ]
     if listing.omitted:
         more = "" if everything else "  more: aicrun list --all"
         shown.append(f"{count(len(rows))} of {count(len(rows) + listing.omitted)} runs.{more}")
