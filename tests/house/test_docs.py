@@ -1,0 +1,130 @@
+"""The docs say what is there: links lead somewhere, tables and screens are those of the program, every key is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from house.blueprint import ARROWS
+from support import REPOSITORY
+
+PAGES = sorted(
+    [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md"), *(REPOSITORY / "benchmarks").glob("*.md")]
+)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def _read(name: str) -> str:
+    return (REPOSITORY / name).read_text("utf-8")
+
+
+def _anchors(text: str) -> set[str]:
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text))
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text("utf-8")):
+        if link.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if anchor:
+            assert anchor in _anchors(target.read_text("utf-8")), f"{page.name} links to {link}"
+
+
+def test_the_table_of_arrows_is_the_one_that_is_held() -> None:
+    told: dict[str, set[str]] = {}
+    for left, right in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|$", _read("docs/architecture.md"), re.MULTILINE):
+        for room in re.findall(r"`([\w.]+)`", left):
+            told[room] = set(re.findall(r"`([\w.]+)`", right))
+    for room, allowed in ARROWS.items():
+        if room not in ("version", "errors"):
+            assert told[room] == {name.removeprefix("aicrun.") for name in allowed}, room
+
+
+def test_every_key_of_a_run_is_in_the_guide_and_so_is_what_is_not_built() -> None:
+    schema = json.loads(_read("schemas/run.schema.json"))
+    guide = _read("docs/run-yaml.md")
+    unbuilt = guide[guide.index("## In the grammar, not built yet") : guide.index("## How it is read")]
+    for key, what in schema["properties"].items():
+        assert re.search(rf"\b{key}\b", guide), f"{key} is not in docs/run-yaml.md"
+        if what.get("description", "").endswith("Not supported yet."):
+            assert f"`{key}`" in unbuilt, f"{key} is not built, and docs/run-yaml.md does not say so"
+
+
+def test_exit_codes_are_told_as_they_are() -> None:
+    frozen = json.loads(_read("tests/golden/exit_codes.json"))["codes"]
+    told = {int(code) for code in re.findall(r"\| (\d+) \| [^|]+(?=\|)", _read("docs/promises.md"))}
+    assert told == set(frozen.values()) - {143}
+
+
+def _fenced(page: str, mark: str) -> str:
+    found = re.search(rf"<!-- {re.escape(mark)} -->\n```\w*\n(.*?)```", _read(page), re.DOTALL)
+    assert found, f"{page} has no block marked {mark}"
+    return found[1]
+
+
+def test_the_screen_in_the_readme_is_the_one_of_the_program() -> None:
+    (name,) = re.findall(r"<!-- golden: (\S+) -->", _read("README.md"))
+    shown = _fenced("README.md", f"golden: {name}")
+    golden = _read(f"tests/golden/screens/{name}")
+    assert shown.startswith("$ aicrun plan")
+    lines = shown.splitlines()[1:]
+    # The README shows the screen from its first line on, whole lines, and may leave out the rest of a block with `…`.
+    rest = golden.splitlines()
+    for line in lines:
+        if line.strip() == "…":
+            continue
+        assert line in rest, f"not in {name}: {line!r}"
+        rest = rest[rest.index(line) + 1 :]
+
+
+def test_the_spec_in_the_readme_is_a_part_of_the_one_that_is_run() -> None:
+    rest = _read("specs/digits/run.yaml").splitlines()
+    for line in _fenced("README.md", "part of specs/digits/run.yaml").splitlines():
+        assert line in rest, f"not in specs/digits/run.yaml (or not in this order): {line!r}"
+        rest = rest[rest.index(line) + 1 :] if line else rest
+
+
+def test_the_readme_is_one_screen() -> None:
+    text = _read("README.md")
+    assert len(text.splitlines()) <= 110
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_targets_that_the_docs_name_are_in_the_makefile() -> None:
+    targets = set(re.findall(r"^(\w+):", _read("Makefile"), re.MULTILINE))
+    for page in PAGES:
+        for target in re.findall(r"`?make (\w+)`?(?= {2,}|`)", page.read_text("utf-8")):
+            assert target in targets, f"{page.name} names make {target}"
+
+
+def test_scripts_are_runnable_and_parse() -> None:
+    for script in ("tests/run", ".ci/run"):
+        path = REPOSITORY / script
+        assert path.stat().st_mode & 0o111, f"{script} is not executable"
+        assert subprocess.run(["bash", "-n", path], check=False).returncode == 0
+
+
+def test_the_licence_is_the_whole_apache_licence() -> None:
+    text = _read("LICENSE")
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert 'license = "Apache-2.0"' in _read("pyproject.toml")
+
+
+def test_no_file_names_a_machine_that_it_was_written_on() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    places = re.compile(r"/(?:work|root)/\w|\.library\b")
+    for name in listed.stdout.splitlines():
+        path = REPOSITORY / name
+        if path.is_file() and name != "tests/house/test_docs.py":
+            found = places.search(path.read_bytes().decode("utf-8", "replace"))
+            assert not found, f"{name} names {found[0]!r}"
