@@ -16,6 +16,7 @@ from typing import Dict, Optional, Sequence, Tuple
 from aicrun.agent import requirements, store
 from aicrun.agent.environment import OTHER_SYSTEM_PATH, SYSTEM_PATH
 from aicrun.agent.home import Home
+from aicrun.agent.machine import libc
 from aicrun.wire.codec import dump, load
 from aicrun.wire.jobs import SCHEMA, Setup
 from aicrun.wire.tools import UV, UV_VERSION, uv_platform
@@ -207,7 +208,7 @@ def _pushed_uv(home: Home) -> str:
     place = os.path.join(home.jobs_root, "bin", "uv-" + UV_VERSION)
     if os.access(place, os.X_OK):
         return place
-    known = UV.get(this_platform())
+    known = UV.get(uv_platform(os.uname().sysname, os.uname().machine, libc()))
     if known is None:
         return ""
     try:
@@ -223,12 +224,3 @@ def _pushed_uv(home: Home) -> str:
         stream.write(raw)
     os.rename(temporary, place)
     return place
-
-
-def this_platform() -> Tuple[str, str, str]:
-    """The platform of this host as a key of `wire.tools.UV`."""
-    try:
-        libc = os.confstr("CS_GNU_LIBC_VERSION") or "musl"
-    except (ValueError, OSError):
-        libc = "musl"
-    return uv_platform(os.uname().sysname, os.uname().machine, libc)

@@ -12,7 +12,7 @@ import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from aicrun.agent import card_users
-from aicrun.wire.codec import WireError, dump, from_json
+from aicrun.wire.codec import WireError, dump, from_json, replace
 from aicrun.wire.facts import Card, Cards
 
 # A loaded machine may take seconds for its first answer; past this a driver counts as hanging.
@@ -183,19 +183,12 @@ def _card(pynvml: Any, index: int) -> Card:
         unreadable=questions.unreadable,
     )
     lost = [field for field, why in questions.unreadable.items() if why == "lost"]
-    return _with_state(found, "lost") if lost else found
+    return replace(found, state="lost") if lost else found
 
 
 def _lost(pynvml: Any, index: int, error: Any) -> Card:
-    token = _token(pynvml, error)
-    return Card(index, "", "", state="lost" if token == "lost" else "error", unreadable={"handle": token})
-
-
-def _with_state(card: Card, state: str) -> Card:
-    # Imported here to keep one name `replace` out of a module that replaces nothing else.
-    import dataclasses
-
-    return dataclasses.replace(card, state=state)  # type: ignore[type-var]  # a record of the wire
+    why = _token(pynvml, error)
+    return Card(index, "", "", state="lost" if why == "lost" else "error", unreadable={"handle": why})
 
 
 def _memory(questions: _Questions, handle: Any) -> Dict[str, int]:

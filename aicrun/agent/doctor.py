@@ -1,0 +1,102 @@
+"""What a person should know about this host before runs depend on it: one finding a line. It changes nothing."""
+
+import os
+import sys
+from typing import Any, Dict, Optional, Tuple
+
+from aicrun.agent import build, cards, machine, notes
+from aicrun.agent.home import Home, file_system, is_network
+from aicrun.agent.pythons import pythons
+from aicrun.agent.survey import envs_folder
+from aicrun.wire.facts import Cards, Disk
+
+GIB = 1024**3
+ROOM_GIB = 5
+
+
+def doctor(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """Call `doctor`: rows of `word` (`ok`, `note`, `bad`, `?`), `topic`, `text`, `help`; `data` is the data volume."""
+    del payload
+    data = str(body.get("data") or "")
+    home_folder = machine.account(os.environ.get("HOME", ""))[1]
+    rows = [_python(home), _driver(cards.cards(os.environ))]
+    rows += [_survival(), _state(home, home_folder), _volume("envs", envs_folder(data, home_folder), home_folder)]
+    if data:
+        rows.append(_volume("data", data, home_folder))
+    rows += [_uv(home, home_folder), _notes(home)]
+    return {"findings": rows}, b""
+
+
+def _row(word: str, topic: str, text: str, way: str = "") -> Dict[str, str]:
+    return {"word": word, "topic": topic, "text": text, "help": way}
+
+
+def _python(home: Home) -> Dict[str, str]:
+    others = [python.version for python in pythons(home, os.environ)[1:]]
+    text = "%d.%d.%d, %s" % (sys.version_info[:3] + (sys.executable,))
+    return _row("ok", "python3", text + ("; also " + ", ".join(others) if others else ""))
+
+
+def _driver(found: Cards) -> Dict[str, str]:
+    if found.state == "none":
+        return _row("note", "driver", "no card: %s" % found.detail)
+    if found.state == "unknown":
+        way = "reboot this machine" if found.reason == "driver_mismatch" else "nvidia-smi"
+        return _row("bad", "driver", found.detail or found.reason, way)
+    text = "%s, %d card%s" % (found.driver, len(found.cards), "" if len(found.cards) == 1 else "s")
+    sick = [str(card.index) for card in found.cards if card.state != "ok"]
+    if sick:
+        return _row("bad", "driver", text + "; card %s cannot be used" % ", ".join(sick), "reboot this machine")
+    if not all(card.processes_listed for card in found.cards):
+        return _row("note", "driver", text + "; nobody can say which processes are on them here")
+    return _row("ok", "driver", text + ", processes can be listed")
+
+
+def _survival() -> Dict[str, str]:
+    found = machine.survival()
+    if found.outlives_logout == "yes":
+        return _row("ok", "survival", "a run " + found.promise)
+    return _row("note", "survival", "a run %s; whether it outlives your last logout is not known" % found.promise)
+
+
+def _state(home: Home, home_folder: str) -> Dict[str, str]:
+    kind = file_system(home.root) or "unknown file system"
+    if is_network(home.root):
+        text = "%s on %s; job folders are at %s" % (home.root, kind, home.jobs_root)
+        return _row("note", "state", text)
+    found = machine.disk(home.jobs_root, home_folder)
+    room = _room(found) if found else "its free space cannot be read"
+    return _row(_word(found), "state", "local disk %s, %s" % (kind, room), _way(found, home.root))
+
+
+def _volume(topic: str, path: str, home_folder: str) -> Dict[str, str]:
+    found = machine.disk(path, home_folder)
+    if found is None:
+        return _row("?", topic, "%s cannot be read" % path)
+    if not found.writable:
+        return _row("bad", topic, "%s cannot be written by this account" % path, "ls -ld %s" % path)
+    return _row(_word(found), topic, "%s, %s" % (path, _room(found)), _way(found, path))
+
+
+def _uv(home: Home, home_folder: str) -> Dict[str, str]:
+    found = build.find_uv(home, home_folder)
+    return _row("ok", "uv", found) if found else _row("note", "uv", "none; a client sends its own when a run needs it")
+
+
+def _notes(home: Home) -> Dict[str, str]:
+    found = notes.head(home)
+    return _row("ok", "notes", "%d lines by people, %d blocks by aicrun" % (found.people_lines, found.blocks))
+
+
+def _room(found: Disk) -> str:
+    return "%d GiB free" % (found.free_bytes // GIB)
+
+
+def _word(found: Optional[Disk]) -> str:
+    if found is None:
+        return "?"
+    return "ok" if found.free_bytes >= ROOM_GIB * GIB and found.free_inodes > 1000 else "note"
+
+
+def _way(found: Optional[Disk], path: str) -> str:
+    return "" if _word(found) == "ok" else "df -h -i %s" % path

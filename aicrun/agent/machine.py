@@ -1,0 +1,114 @@
+"""Plain readings of this host: processors, memory, volumes, account, C library. It must not judge them."""
+
+import os
+import pwd
+import shutil
+from typing import Dict, Optional, Tuple
+
+from aicrun.agent.home import file_system
+from aicrun.wire.facts import Disk, Survival
+
+MIB = 1024 * 1024
+
+
+def cpus() -> int:
+    """The processors this account may use: affinity, and a container's quota rounded up."""
+    count = len(os.sched_getaffinity(0))
+    quota = _first_words("/sys/fs/cgroup/cpu.max")
+    if len(quota) == 2 and quota[0].isdigit():
+        count = min(count, max(1, -(-int(quota[0]) // int(quota[1]))))
+    return count
+
+
+def cpus_free(count: int) -> Optional[float]:
+    """`count` minus the load of the last minute, never below zero; None where the load cannot be read."""
+    try:
+        return round(max(0.0, count - os.getloadavg()[0]), 2)
+    except OSError:
+        return None
+
+
+def memory() -> Tuple[int, Optional[int]]:
+    """(total, available) MiB, a container's limit counted; total 0 where it cannot be read."""
+    found: Dict[str, int] = {}
+    try:
+        with open("/proc/meminfo", encoding="ascii") as stream:
+            for line in stream:
+                name, _, rest = line.partition(":")
+                if name in ("MemTotal", "MemAvailable"):
+                    found[name] = int(rest.split()[0]) // 1024
+    except (OSError, ValueError):
+        return 0, None
+    total, free = found.get("MemTotal", 0), found.get("MemAvailable")
+    limit, used = _first_words("/sys/fs/cgroup/memory.max"), _first_words("/sys/fs/cgroup/memory.current")
+    if limit and limit[0].isdigit() and used and used[0].isdigit():
+        most = int(limit[0]) // MIB
+        total = min(total, most)
+        free = None if free is None else max(0, min(free, most - int(used[0]) // MIB))
+    return total, free
+
+
+def disk(path: str, home_folder: str) -> Optional[Disk]:
+    """The volume that holds `path` (may begin with `~`) or its nearest existing parent; None when it cannot be read."""
+    place = home_folder + path[1:] if path == "~" or path.startswith("~/") else path
+    if not os.path.isabs(place):
+        return None
+    while not os.path.isdir(place) and place != "/":
+        place = os.path.dirname(place.rstrip("/"))
+    try:
+        state = os.statvfs(place)
+    except OSError:
+        return None
+    return Disk(
+        path=path,
+        free_bytes=state.f_bavail * state.f_frsize,
+        total_bytes=state.f_blocks * state.f_frsize,
+        free_inodes=state.f_favail,
+        filesystem=file_system(place),
+        writable=os.access(place, os.W_OK),
+    )
+
+
+def account(home_variable: str) -> Tuple[str, str, str]:
+    """(name, home folder, shell) of this account; HOME wins where it names a folder."""
+    try:
+        entry = pwd.getpwuid(os.geteuid())
+        name, home, shell = entry.pw_name, entry.pw_dir, entry.pw_shell
+    except KeyError:
+        name, home, shell = str(os.geteuid()), "/", "/bin/sh"
+    return name, home_variable if os.path.isabs(home_variable) and os.path.isdir(home_variable) else home, shell
+
+
+def libc() -> str:
+    """`glibc 2.36`, or `musl` where the C library is not GNU's."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or "musl"
+    except (ValueError, OSError):
+        return "musl"
+
+
+def in_container() -> bool:
+    """True when this looks like a container: its files say so, or PID 1 says what made it."""
+    if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
+        return True
+    try:
+        with open("/proc/1/environ", "rb") as stream:
+            return any(entry.startswith(b"container=") for entry in stream.read(65536).split(b"\0"))
+    except OSError:
+        return os.path.exists("/run/systemd/container")
+
+
+def survival() -> Survival:
+    """How a run is kept alive here: a session of its own; whether it outlives the last logout is the login's rule."""
+    if not os.path.isdir("/run/systemd/system"):
+        return Survival("D", "goes on when you disconnect and log out; a restart of this machine ends it", "yes")
+    promise = "goes on when you disconnect; a restart of this machine ends it"
+    return Survival("C", promise, "unknown" if shutil.which("loginctl") else "yes")
+
+
+def _first_words(path: str) -> Tuple[str, ...]:
+    try:
+        with open(path, encoding="ascii") as stream:
+            return tuple(stream.readline().split())
+    except (OSError, ValueError):
+        return ()

@@ -1,0 +1,98 @@
+"""The answer to `survey`: everything a plan wants to know about this host, in one reading. It changes nothing."""
+
+import os
+import sys
+import time
+from typing import Any, Dict, List, Tuple
+
+from aicrun.agent import build, cards, facts, jobs, launch, machine, notes
+from aicrun.agent.digest import agent_digest
+from aicrun.agent.home import Home
+from aicrun.agent.process import boot_identity
+from aicrun.agent.programs import bundle_root
+from aicrun.agent.pythons import pythons
+from aicrun.agent.refused import Refused
+from aicrun.wire.codec import to_json
+from aicrun.wire.facts import Cards, HostReading
+from aicrun.wire.jobs import JobReport
+
+RUNS_MOST = 1000
+PATHS_MOST = 100
+
+
+def survey(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """Call `survey`: `question` as `hosts.backend.Question` writes it; the answer holds one `reading`."""
+    del payload
+    question = body.get("question")
+    if not isinstance(question, dict):
+        raise Refused("invalid_request", "a survey needs a question")
+    runs = [str(run) for run in question.get("runs") or ()][:RUNS_MOST]
+    paths = [str(path) for path in question.get("paths") or ()][:PATHS_MOST]
+    reading = _reading(home, runs, paths, str(question.get("data") or ""), question.get("cards") is not False)
+    return {"reading": to_json(reading)}, b""
+
+
+def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_cards: bool) -> HostReading:
+    began = time.monotonic()
+    name, home_folder, shell = machine.account(os.environ.get("HOME", ""))
+    count = machine.cpus()
+    memory_mib, memory_free_mib = machine.memory()
+    reports, unreadable = _records(home, runs)
+    measured = [found for run in runs for found in facts.measured(home, run)]
+    disks = (machine.disk(path, home_folder) for path in dict.fromkeys(paths))
+    system = os.uname()
+    return HostReading(
+        hostname=system.nodename,
+        host_id=home.host_id,
+        boot=boot_identity(),
+        account=name,
+        uid=os.geteuid(),
+        home=home_folder,
+        shell=shell,
+        system=system.sysname,
+        architecture=system.machine,
+        libc=machine.libc(),
+        python="%d.%d.%d" % sys.version_info[:3],
+        agent_digest=agent_digest(bundle_root()),
+        cpus=count,
+        memory_mib=memory_mib,
+        cards=cards.cards(os.environ) if with_cards else Cards("unknown", "not_asked"),
+        state_root=home.root,
+        jobs_root=home.jobs_root,
+        survival=machine.survival(),
+        cpus_free=machine.cpus_free(count),
+        memory_free_mib=memory_free_mib,
+        data=data,
+        active_jobs=active_jobs(home),
+        container=machine.in_container(),
+        disks=tuple(disk for disk in disks if disk is not None),
+        pythons=tuple(pythons(home, os.environ)),
+        uv=build.find_uv(home, home_folder),
+        notes=notes.head(home),
+        jobs=tuple(reports),
+        unreadable_records=tuple(unreadable),
+        measured=tuple(measured),
+        envs_ready=build.ready_keys(envs_folder(data, home_folder)),
+        took_s=round(time.monotonic() - began, 4),
+    )
+
+
+def envs_folder(data: str, home_folder: str) -> str:
+    """Where environments lie: below the data volume, else below the account's own share."""
+    top = home_folder + data[1:] if data == "~" or data.startswith("~/") else data
+    return os.path.join(top or os.path.join(home_folder, ".local", "share"), "aicrun", "envs")
+
+
+def active_jobs(home: Home) -> int:
+    """How many jobs of this account have a living keeper."""
+    return sum(1 for job_id in os.listdir(home.jobs()) if launch.keeper_lives(home.job_dir(job_id)))
+
+
+def _records(home: Home, runs: List[str]) -> Tuple[List[JobReport], List[str]]:
+    reports: List[JobReport] = []
+    unreadable: List[str] = []
+    for run in dict.fromkeys(runs):
+        found, torn = jobs.reports_of_run(home, run)
+        reports += found
+        unreadable += torn
+    return reports, unreadable

@@ -1,0 +1,174 @@
+"""What goes a week after it was needed: logs and private files of ended jobs, unused store contents, old agents.
+
+It must not touch run records, workspaces, working trees, environments or checkpoints. Everything goes through a trash
+folder, so that a folder is there whole or not at all.
+"""
+
+import dataclasses
+import os
+import shutil
+import time
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from aicrun.agent import launch
+from aicrun.agent.home import Home
+from aicrun.agent.programs import bundle_root
+from aicrun.agent.records import Unreadable, read_json, read_record
+from aicrun.wire import names
+from aicrun.wire.jobs import Decision, End, JobRequest
+
+WEEK_S = 7 * 86400
+# A content may lie between the push and the start that needs it: never removed earlier, whatever a person asks.
+STORE_LEAST_S = 3600
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One thing to remove: `what` is `job`, `store`, `agent` or `trash`; `bytes` as its files say."""
+
+    what: str
+    path: str
+    bytes: int
+    why: str
+
+
+def sweep(home: Home, now: float, older_than_s: float = WEEK_S) -> Tuple[Row, ...]:
+    """Remove what is due at `now` (seconds since the epoch) and say what it was; one that resists is left for later."""
+    _freshen(bundle_root())
+    done = []
+    for row in due(home, now, older_than_s):
+        if _removed(home, row):
+            done.append(row)
+    return tuple(done)
+
+
+def due(home: Home, now: float, older_than_s: float) -> Tuple[Row, ...]:
+    """What `sweep` would remove; changes nothing."""
+    rows = list(_jobs(home, now - older_than_s))
+    rows += _store(home, now - max(older_than_s, STORE_LEAST_S))
+    rows += _agents(home, now - max(older_than_s, STORE_LEAST_S))
+    for trash in dict.fromkeys((home.trash(), home.record_trash())):
+        rows += [Row("trash", path, _bytes(path), "left by an interrupted removal") for path in _listed(trash)]
+    return tuple(rows)
+
+
+def gc(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """Call `gc`: the rows that were removed, or with `dry_run` would be; `older_than_s` defaults to a week."""
+    del payload
+    older_than_s = float(body.get("older_than_s", WEEK_S))
+    rows = due(home, time.time(), older_than_s) if body.get("dry_run") else sweep(home, time.time(), older_than_s)
+    return {"rows": [dataclasses.asdict(row) for row in rows]}, b""
+
+
+def _jobs(home: Home, before: float) -> Iterator[Row]:
+    for path in _listed(home.jobs()):
+        ended_at = _ended_at(home, path)
+        if ended_at is not None and ended_at < before and not launch.keeper_lives(path):
+            yield Row("job", path, _bytes(path), "ended; its record stays")
+
+
+def _ended_at(home: Home, job_dir: str) -> Optional[float]:
+    # A job without a recorded end is never swept: its folder is the only evidence of what became of it.
+    try:
+        request = read_record(os.path.join(job_dir, names.REQUEST), JobRequest)
+        if request is None:
+            return None
+        record = home.record_dir(request.run, request.job_id)
+        end = read_record(os.path.join(record, names.END), End)
+        if end is not None:
+            return end.at
+        decision = read_record(os.path.join(record, names.DECISION), Decision)
+    except Unreadable:
+        return None
+    return decision.at if decision is not None and decision.decision == "no" else None
+
+
+def _store(home: Home, before: float) -> Iterator[Row]:
+    objects = os.path.join(home.store(), "objects")
+    folders = [os.path.join(home.store(), "trees")] + _listed(objects)
+    for path in (path for folder in folders for path in _listed(folder)):
+        touched = _touched_at(path)
+        if touched is not None and touched < before:
+            yield Row("store", path, _bytes(path), "not asked for since; a client sends it again")
+
+
+def _agents(home: Home, before: float) -> Iterator[Row]:
+    used = _agents_in_use(home) | {os.path.basename(bundle_root())}
+    for path in _listed(os.path.join(home.root, names.AGENTS)):
+        touched = _touched_at(path)
+        if os.path.basename(path) not in used and touched is not None and touched < before:
+            yield Row("agent", path, _bytes(path), "another version, and no job uses it")
+
+
+def _agents_in_use(home: Home) -> Set[str]:
+    used = set()
+    for path in _listed(home.jobs()):
+        try:
+            data = read_json(os.path.join(path, names.LAUNCH))
+        except Unreadable:
+            continue
+        if isinstance(data, dict) and launch.keeper_lives(path):
+            used.add(os.path.basename(str(data.get("agent", ""))))
+    return used
+
+
+def _removed(home: Home, row: Row) -> bool:
+    try:
+        if row.what in ("trash", "store"):
+            _erase(row.path)
+            return True
+        trash = home.trash() if row.what == "job" else home.record_trash()
+        grave = os.path.join(trash, os.path.basename(row.path))
+        with home.host_lock():
+            if row.what == "job" and launch.keeper_lives(row.path):
+                return False
+            os.rename(row.path, grave)
+        shutil.rmtree(grave)
+    except OSError:
+        return False
+    return True
+
+
+def _erase(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+def _listed(folder: str) -> List[str]:
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    except OSError:
+        return []
+
+
+def _touched_at(path: str) -> Optional[float]:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return None
+
+
+def _freshen(path: str) -> None:
+    try:
+        os.utime(path)
+    except OSError:
+        # A checkout or a read-only folder; nobody sweeps those.
+        pass
+
+
+def _bytes(path: str) -> int:
+    total = 0
+    for at, _, files in os.walk(path):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(at, name)).st_size
+            except OSError:
+                continue
+    if not os.path.isdir(path):
+        try:
+            total = os.lstat(path).st_size
+        except OSError:
+            total = 0
+    return total
