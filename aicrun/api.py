@@ -44,15 +44,22 @@ from aicrun.lifecycle.saved import check_moved
 from aicrun.lifecycle.session import Session as Session
 from aicrun.lifecycle.start import settle_leftovers
 from aicrun.plan.decide import plan as _decide
-from aicrun.plan.model import Fleet, MachineView, Options, Plan, RunPlan, Sign, Wanted
+from aicrun.plan.model import Fleet as Fleet
+from aicrun.plan.model import MachineView as MachineView
+from aicrun.plan.model import Options as Options
+from aicrun.plan.model import Plan as Plan
+from aicrun.plan.model import RunPlan as RunPlan
+from aicrun.plan.model import Sign as Sign
+from aicrun.plan.model import Wanted
 from aicrun.plan.saved import from_document, to_document
 from aicrun.spec.diagnostics import Diagnostic
-from aicrun.spec.load import Loaded, find_inventory, load_inventory, load_run, local_inventory
+from aicrun.spec.load import Loaded as Loaded
+from aicrun.spec.load import find_inventory, load_inventory, load_run, local_inventory
 from aicrun.spec.model import Inventory, RunSpec
 from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import Client
 from aicrun.wire.jobs import JobReport as JobReport
-from aicrun.wire.names import LIST_DEFAULT, LIST_MOST, REPLY_CAP_BYTES
+from aicrun.wire.names import GATE_S, LIST_DEFAULT, LIST_MOST, REPLY_CAP_BYTES
 from aicrun.wire.status import Standing as Standing
 from aicrun.wire.status import Status as Status
 from aicrun.wire.status import status_of as status_of
@@ -232,6 +239,18 @@ def apply(
         return _apply.carry_out(session, second.plan, second.snapshots, tell)
 
 
+def decided(session: Session, planned: Planned, tell: Tell = silently) -> Planned:
+    """The plan once no other client is starting one of its runs: awaits those decisions, then looks again."""
+    undecided = [item for item in planned.plan.runs if item.job is not None and item.job.decision == "undecided"]
+    if not undecided:
+        return planned
+    for item in undecided:
+        if item.job is not None:
+            at_most_s = float(GATE_S + 10)
+            _follow.until_decided(_follow.Watch(session, item.machine, item.run, tell, 60.0), item.job, at_most_s)
+    return _planned(session, planned.wanted, planned.snapshots, planned.plan.options, planned.excepted)
+
+
 def settle(session: Session, specs: Sequence[RunSpec]) -> None:
     """Withdraw what a killed apply of these runs, by this client, left reserved."""
     for spec in specs:
@@ -363,6 +382,3 @@ def document_of(found: Found) -> dict[str, Any]:
 def needs_work(plan: Plan) -> bool:
     """True when applying the plan would change anything."""
     return any(item.sign is not Sign.KEEP for item in plan.runs)
-
-
-__all__ = ["Fleet", "MachineView", "Options", "Plan", "RunPlan", "Sign", "Wanted"]

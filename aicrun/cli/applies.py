@@ -40,7 +40,7 @@ _VERBS = {
 @with_json
 @click.pass_obj
 def apply_command(
-    screen: Screen, files: tuple[str, ...], follow: bool, no_wait: bool, yes: bool, machines: str, **wishes: object
+    screen: Screen, /, files: tuple[str, ...], follow: bool, no_wait: bool, yes: bool, machines: str, **wishes: object
 ) -> int:
     """Carry out what run files, or one saved plan, say. Applying twice gives one job. FILES default to run.yaml."""
     wanted = Wishes(**wishes)  # type: ignore[arg-type]  # click gives the fields their types
@@ -56,6 +56,7 @@ def apply_command(
         screen.err([*as_lines(warnings), ""] if warnings else [])
         api.settle(session, loaded.specs)
         planned = api.plan(session, loaded.specs, wanted.options, wanted.excepted)
+        planned = api.decided(session, planned, Story(screen).tell)
         return Applying(screen, session, how).run(planned)
 
 

@@ -146,8 +146,8 @@ def _invoked(screen: Screen, argv: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        screen.err([error.format_message()])
-        return Exit.USAGE
+        screen.out([error.format_message()])
+        return Exit.DONE
     except click.ClickException as error:
         raise _usage(error) from error
     return int(code or 0)

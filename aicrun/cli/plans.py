@@ -72,7 +72,7 @@ def code_of(plan: api.Plan, applying: bool) -> Exit:
 @with_json
 @click.pass_obj
 def plan_command(
-    screen: Screen, files: tuple[str, ...], out: str, detailed_exitcode: bool, machines: str, **wishes: object
+    screen: Screen, /, files: tuple[str, ...], out: str, detailed_exitcode: bool, machines: str, **wishes: object
 ) -> int:
     """Show what apply would do, every machine's verdict, and why. Changes nothing. FILES default to run.yaml."""
     wanted = Wishes(**wishes)  # type: ignore[arg-type]  # click gives the fields their types

@@ -19,8 +19,10 @@ from aicrun.lifecycle.snapshot import Snapshot, contents
 from aicrun.lifecycle.start import Start, Started, start
 from aicrun.lifecycle.stop import until_stopped
 from aicrun.lifecycle.upload import upload
+from aicrun.plan.draft import limits as limits_of
 from aicrun.plan.model import Plan, RunPlan, Sign
 from aicrun.plan.words import counted, size
+from aicrun.wire.codec import to_json
 from aicrun.wire.status import Status, status_of
 
 STARTS = frozenset((Sign.START, Sign.WAIT, Sign.REPLACE, Sign.MOVE))
@@ -62,6 +64,8 @@ def _one(session: Session, plan: Plan, item: RunPlan, snapshot: Snapshot | None,
         )
         if snapshot is not None:
             push(session, item, snapshot, tell)
+        if plan.options.forget and item.job is not None and status_of(item.job).status is Status.UNKNOWN:
+            session.backend(item.machine).forget(item.job.job_id, session.by)
         before = _stopper(session, item, tell) if item.sign is Sign.REPLACE else None
         wanted = Start(session, item, rank, others, tell, before)
         return _outcome(item, _with_source(wanted, snapshot))
@@ -138,11 +142,7 @@ def _stopper(session: Session, item: RunPlan, tell: Tell) -> Callable[[Callable[
 
 def _change(session: Session, item: RunPlan, found: Found, tell: Tell) -> Found:
     began = time.monotonic()
-    limits = {
-        "grace_s": item.spec.limits.grace_s,
-        "max_duration_s": item.spec.limits.max_duration_s,
-        "stall_s": item.spec.limits.stall_s,
-    }
+    limits = to_json(limits_of(item.spec))
     supervision = dict(item.spec.supervision)
     report = session.backend(found.machine).supervise(found.report.job_id, supervision, limits, session.by)
     tell(StepDone(item.run, "change", f"{found.machine} delivered it to the keeper", time.monotonic() - began))

@@ -46,6 +46,16 @@ class Watch:
         return Patience(self.session, self.machine, self.run, self.tell, self.give_up_s)
 
 
+def until_decided(watch: Watch, report: JobReport, at_most_s: float) -> JobReport:
+    """The report of another client's reservation once it was decided, or as it is after `at_most_s`."""
+    patience, end = watch.patience, time.monotonic() + at_most_s
+    while report.decision == "undecided" and time.monotonic() < end:
+        watch.tell(StepBegan(watch.run, "await", f"{report.client.user} from {report.client.host} is starting it"))
+        known, job_id = status_of(report).status.value, report.job_id
+        report = patience.ask(lambda backend: backend.wait(job_id, known, 5.0))  # noqa: B023  # used at once
+    return report
+
+
 def until_started(watch: Watch, report: JobReport) -> JobReport:
     """The report once the command runs, waits in line, or the job ended; tells `building` and `started`."""
     began = time.monotonic()

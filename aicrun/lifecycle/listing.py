@@ -15,21 +15,10 @@ from aicrun.errors import UsageError, Way
 from aicrun.spec.model import SourceSpec
 
 CACHES = frozenset(
-    [
-        ".git",
-        ".hg",
-        ".svn",
-        "__pycache__",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".pytest_cache",
-        ".hypothesis",
-        ".ipynb_checkpoints",
-        ".tox",
-        ".nox",
-        ".cache",
-        "node_modules",
-    ]
+    (
+        *(".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"),
+        *(".ipynb_checkpoints", ".tox", ".nox", ".cache", "node_modules"),
+    )
 )
 _GIT_TIMEOUT_S = 60
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from aicrun.cli.screen import styled
-from aicrun.cli.views.diagnostics import as_documents, as_lines
 from aicrun.errors import AicrunError, Way
 from aicrun.plan.model import Way as PlanWay
 from aicrun.plan.words import cut, harmless
@@ -17,6 +16,9 @@ _LABEL = 10
 def lines(error: AicrunError) -> list[str]:
     """The error as printed on stderr; faults of files all of them, each with its excerpt."""
     if isinstance(error, DocumentInvalid):
+        # Here, since no other error needs the form of diagnostics.
+        from aicrun.cli.views.diagnostics import as_lines
+
         return as_lines(error.diagnostics)
     head = styled("red", f"error[{error.code}]")
     shown = [f"{head}: {_kept_lines(error.message)}"]
@@ -78,8 +80,12 @@ def document(error: AicrunError) -> dict[str, Any]:
         "exit": int(error.exit),
         "facts": [{"label": label, "text": text} for label, text in error.facts],
         "ways": [{"what": way.what, "command": way.command} for way in error.ways],
-        "diagnostics": as_documents(error.diagnostics) if isinstance(error, DocumentInvalid) else [],
+        "diagnostics": [],
     }
+    if isinstance(error, DocumentInvalid):
+        from aicrun.cli.views.diagnostics import as_documents
+
+        shown["diagnostics"] = as_documents(error.diagnostics)
     moved = getattr(error, "moved", ())
     shown["moved"] = [{"what": fact.what, "then": fact.then, "now": fact.now} for fact in moved]
     return shown

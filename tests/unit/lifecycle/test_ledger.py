@@ -1,0 +1,59 @@
+"""The ledger is a cache: it remembers, is private, and its loss or damage stops nobody."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from support import REPOSITORY
+
+from aicrun.lifecycle.ledger import Ledger
+
+
+def test_it_remembers_where_a_run_was_asked_for_newest_first(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "state/ledger.db"))
+    ledger.note("a" * 16, "sft-run", "lab", "started")
+    ledger.note("b" * 16, "sft-run", "home", "reserving")
+    ledger.note("c" * 16, "other", "attic", "started")
+    assert [start.job_id for start in ledger.starts("sft-run")] == ["b" * 16, "a" * 16]
+    assert ledger.machines_of("sft-run") == ("home", "lab")
+
+
+def test_what_was_withdrawn_or_deleted_names_no_machine_any_more(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger.db"))
+    ledger.note("a" * 16, "sft-run", "lab", "reserving")
+    ledger.note("a" * 16, "sft-run", "lab", "withdrawn")
+    ledger.note("b" * 16, "sft-run", "home", "started")
+    ledger.drop("b" * 16)
+    assert ledger.machines_of("sft-run") == ()
+
+
+def test_it_is_readable_by_nobody_else(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "state/ledger.db"))
+    ledger.note("a" * 16, "sft-run", "lab", "started")
+    assert stat.S_IMODE(os.stat(ledger.path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(tmp_path / "state").st_mode) == 0o700
+
+
+def test_a_damaged_ledger_is_begun_anew_with_a_remark(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"this is no database, and long enough to be read as one\n" * 40)
+    ledger = Ledger(str(path))
+    assert ledger.machines_of("sft-run") == ()
+    assert "begun anew" in ledger.remark
+    ledger.note("a" * 16, "sft-run", "lab", "started")
+    assert Ledger(str(path)).machines_of("sft-run") == ("lab",)
+
+
+def test_it_knows_whether_the_client_that_wrote_a_row_still_lives(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    note = f"Ledger({str(path)!r}).note('d' * 16, 'sft-run', 'lab', 'reserving')"
+    code = f"from aicrun.lifecycle.ledger import Ledger; {note}"
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+    ledger = Ledger(str(path))
+    ledger.note("e" * 16, "sft-run", "lab", "reserving")
+    lives = {start.job_id[0]: start.client_lives for start in ledger.starts("sft-run")}
+    assert lives == {"d": False, "e": True}
