@@ -85,6 +85,10 @@ AIC-E513 the agent cannot be put on the machine
 AIC-E514 the machine does not run Linux
   Runs need Linux. A macOS client can start them on Linux machines; on Windows, use WSL.
   | aicrun machines list
+AIC-E515 uv could not be fetched
+  Environments are built with uv. Where a machine has none, one pinned version is fetched from the package index and
+  checked against a pinned hash.
+  | PIP_INDEX_URL=https://mirror.lan/simple aicrun apply run.yaml
 AIC-E590 this way to reach a machine is not supported yet
   The inventory names a machine behind ssh or a cluster; this version reaches only the machine it runs on. Such a
   machine counts as silent: it may hold the run.
