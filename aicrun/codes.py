@@ -183,6 +183,46 @@ AIC-E654 a file name is not UTF-8
 AIC-E655 a link leaves the source
   A link is sent as a link, so its target must lie in the tree. Data belongs to the machine, not to the source.
   | source: {path: ., exclude: [data]}
+AIC-E670 nothing fits
+  No card of any machine that answered fits the run, or none is free and the spec does not allow to wait. The table says
+  for each card why.
+  | aicrun explain machine.gpu
+AIC-E671 a silent machine may hold the run
+  A machine that the spec admits, or that a record names, does not answer. It may hold a copy, so nothing is started.
+  | aicrun apply run.yaml --except lab
+AIC-E672 the run is in progress with another spec
+  Execution fields differ from those of the job that runs. It goes on; --replace stops it and starts the new one.
+  | aicrun plan run.yaml --replace
+AIC-E673 the run ended badly, with this very spec
+  It failed or was stopped, and the same spec would do the same again. Say that it shall run once more.
+  | aicrun apply run.yaml --again
+AIC-E674 nobody knows how the run ended
+  Its end was not recorded. That is neither success nor failure, and a person decides what follows.
+  | aicrun logs sft-run --tail 50
+AIC-E675 a stop could not end the run
+  Processes of it live still, so nothing may start in its place.
+  | aicrun inspect sft-run
+AIC-E676 an ended run was not uploaded
+  Its training is done and its checkpoint is not at its target; another spec would leave it behind.
+  | aicrun apply run.yaml --again
+AIC-E677 a record cannot be read
+  A machine has a record that may be this run and cannot be read, so nothing is started.
+  | aicrun doctor lab
+AIC-E678 machine.data has no value
+  The spec uses the placeholder, and the inventory gives no data: for the machine.
+  | - {name: lab, ssh: lab, data: /data}
+AIC-E679 the requirements file is missing
+  setup.requirements names a file that is not in the source.
+  | setup: {requirements: requirements.txt}
+AIC-E680 a value is unsafe inside a text command
+  A placeholder's value has characters that a shell would read as more than one plain word. Use its variable, quoted.
+  | command: python sft.py --name "$AICRUN_RUN_NAME"
+AIC-E681 cards cannot be leased yet
+  This version plans runs with cards and does not start them.
+  | aicrun plan run.yaml
+AIC-E682 this upload target is not supported yet
+  This version writes to file: targets.
+  | checkpoints: {upload: {to: "file:~/kept/"}}
 """
 
 

@@ -13,19 +13,19 @@ from aicrun.plan.reconcile import Found, Outcome, Row
 from aicrun.plan.records import cause, running_rows, since, status_words, where
 from aicrun.spec.model import Machine, RunSpec
 
-NOTHING_FITS = "AIC-E603"
-SILENT = "AIC-E604"
-ANOTHER_SPEC = "AIC-E605"
-ENDED_BADLY = "AIC-E606"
-UNKNOWN = "AIC-E607"
-STOP_FAILED = "AIC-E608"
-NOT_UPLOADED = "AIC-E609"
-UNREADABLE = "AIC-E610"
-NO_DATA = "AIC-E612"
-NO_REQUIREMENTS = "AIC-E613"
-UNSAFE_VALUE = "AIC-E614"
-NO_LEASES_YET = "AIC-E615"
-NO_TARGET_YET = "AIC-E616"
+NOTHING_FITS = "AIC-E670"
+SILENT = "AIC-E671"
+ANOTHER_SPEC = "AIC-E672"
+ENDED_BADLY = "AIC-E673"
+UNKNOWN = "AIC-E674"
+STOP_FAILED = "AIC-E675"
+NOT_UPLOADED = "AIC-E676"
+UNREADABLE = "AIC-E677"
+NO_DATA = "AIC-E678"
+NO_REQUIREMENTS = "AIC-E679"
+UNSAFE_VALUE = "AIC-E680"
+NO_LEASES_YET = "AIC-E681"
+NO_TARGET_YET = "AIC-E682"
 
 
 def of_record(wanted: Wanted, outcome: Outcome, found: Found) -> Refusal:
