@@ -97,8 +97,7 @@ class _Fetcher:
             raise _failed(f"{url}: only http and https indexes are read")
         if self._login and parts.netloc == urllib.parse.urlsplit(self._index).netloc:
             headers = dict(headers, Authorization="Basic " + base64.b64encode(self._login.encode()).decode())
-        bypass = urllib.request.proxy_bypass_environment(parts.hostname or "", {"no": self._no_proxy})
-        opener = self._direct if bypass and self._no_proxy else self._proxied
+        opener = self._direct if passes_by(parts.hostname or "", self._no_proxy) else self._proxied
         try:
             request = urllib.request.Request(url, headers=headers)  # noqa: S310  # the scheme was looked at
             with opener.open(request, timeout=TIMEOUT_S) as answer:
@@ -125,6 +124,12 @@ def find_link(page: str, kind: str, name: str) -> str:
             return ""
     found = next((link for link, text in _LINK.findall(page) if html.unescape(text) == name), "")
     return html.unescape(found).partition("#")[0]
+
+
+def passes_by(host: str, no_proxy: str) -> bool:
+    """True when `no_proxy` (names or domains parted by commas, or `*`) keeps the proxy out of the way to `host`."""
+    rules = [rule.strip().lstrip(".").lower() for rule in no_proxy.split(",") if rule.strip()]
+    return any(rule == "*" or host.lower() == rule or host.lower().endswith("." + rule) for rule in rules)
 
 
 def _parted(url: str) -> tuple[str, str]:
@@ -158,7 +163,7 @@ def _place(raw: bytes, path: str) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(raw)
-        os.chmod(temporary, 0o755)
+        os.chmod(temporary, 0o755)  # noqa: S103  # a program, for whoever may enter the folder
         os.replace(temporary, path)
     except OSError:
         os.unlink(temporary)
