@@ -1,0 +1,275 @@
+"""The screen of a plan: the answer first, then the evidence, then the commands to type next.
+
+It must not decide or measure: everything it says stands in the plan. All text of hosts was made harmless there, or is
+made so here, and stands behind a bar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rich.text import Text
+
+from aicrun.cli.views.plan_page import Page, wrapped
+from aicrun.cli.views.plan_table import Table
+from aicrun.plan.model import FieldChange, Fleet, Plan, RunPlan, Sign, Way
+from aicrun.plan.words import cells, count, counted, cut, harmless
+
+NOTE_LINES = 2
+STEP_VALUES = 15
+CHANGE_VALUES = 24
+_NOTHING_FITS = 5
+_COUNTS: tuple[tuple[str, Callable[[RunPlan], bool]], ...] = (
+    ("to start", lambda item: item.sign is Sign.START),
+    ("to wait in line", lambda item: item.sign is Sign.WAIT),
+    ("to move", lambda item: item.sign is Sign.MOVE),
+    ("to change in place", lambda item: item.sign is Sign.CHANGE),
+    ("to stop and start", lambda item: item.sign is Sign.REPLACE),
+    ("to upload again", lambda item: item.sign is Sign.UPLOAD),
+    ("to keep", lambda item: item.sign is Sign.KEEP),
+    ("rejected", lambda item: _is_rejected(item)),
+    ("refused", lambda item: item.sign is Sign.REFUSE and not _is_rejected(item)),
+)
+
+
+def plan_screen(plan: Plan, *, width: int, verbose: bool, ascii: bool, closing: bool = True) -> Text:
+    """The whole screen, each line at most `width` columns but for commands to type.
+
+    `verbose` gives every card its own row and every value in full; `ascii` uses no other characters. Without
+    `closing` the counts and the commands to type next are left out, since a question follows.
+    """
+    page = Page(width, ascii)
+    if len(plan.runs) == 1:
+        _add_run(page, plan.runs[0], plan.fleet, verbose)
+    else:
+        _add_many(page, plan, verbose)
+    if closing or all(item.sign is Sign.KEEP for item in plan.runs):
+        _add_closing(page, plan, verbose)
+    return page.text()
+
+
+def _add_many(page: Page, plan: Plan, verbose: bool) -> None:
+    for item in plan.runs:
+        _add_headline(page, item)
+    if verbose:
+        for item in plan.runs:
+            page.blank()
+            _add_run(page, item, plan.fleet, verbose)
+    else:
+        for item in plan.runs:
+            for line in item.warnings:
+                page.blank()
+                page.sentence(f"warning: {item.run}: {line}", "yellow")
+
+
+def _add_headline(page: Page, item: RunPlan) -> None:
+    lines = wrapped(f"{item.run}: {item.headline}", page.prose - 2, page.prose - 2)
+    style = "red" if item.sign is Sign.REFUSE else ""
+    for place, line in enumerate(lines):
+        head = page.sign(item.sign) if place == 0 else ("  ", "")
+        if place == 0 and line.startswith(item.run):
+            page.add(head, (item.run, "bold"), (line[len(item.run) :], style))
+        else:
+            page.add(head, (line, style))
+
+
+def _add_run(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
+    _add_headline(page, item)
+    if item.sign is Sign.CHANGE:
+        _add_changes(page, item, verbose)
+        return
+    bare = item.sign is Sign.KEEP and all(not label for label, _ in item.rows)
+    if item.rows and not bare:
+        page.blank()
+    for label, text in item.rows:
+        if bare:
+            page.sentence(text, indent=2)
+        else:
+            page.row(label, text)
+    if item.sign in (Sign.REPLACE, Sign.REFUSE) and item.job is not None and item.changes:
+        page.blank()
+        _add_changes(page, item, verbose)
+    if item.verdicts and _shows_table(item, verbose):
+        page.blank()
+        Table(page, item, fleet).add(verbose)
+    if item.nearest or item.after:
+        page.blank()
+        if item.nearest:
+            page.row("nearest", item.nearest)
+        for label, text in item.after:
+            page.row(label, text)
+    _add_story(page, item, verbose)
+    if item.sign in (Sign.START, Sign.WAIT, Sign.REPLACE, Sign.MOVE):
+        _add_notes(page, item.machine, fleet, verbose)
+    for line in item.warnings:
+        page.blank()
+        page.sentence(f"warning: {line}", "yellow")
+
+
+def _shows_table(item: RunPlan, verbose: bool) -> bool:
+    """A replaced run stays where it is, and a refused one needs no place: only -v shows their cards."""
+    if item.sign in (Sign.START, Sign.WAIT, Sign.MOVE) or _is_rejected(item):
+        return True
+    return verbose
+
+
+def _add_story(page: Page, item: RunPlan, verbose: bool) -> None:
+    """What will happen, in order, and under which terms."""
+    if item.in_order:
+        page.blank()
+        page.add(("  in order", ""))
+    for number, (step, text) in enumerate(item.in_order, 1):
+        head = f"  {number} {step:<{STEP_VALUES - 5}} "
+        room = (page.width if step == "command" else page.prose) - cells(head)
+        lines = wrapped(text, room, room)
+        if step == "command" and not verbose:
+            lines = [cut(text, room, page.mark)] if page.width < 120 else _at_most(lines, 2, room, page.mark)
+        for place, line in enumerate(lines):
+            page.add((head if place == 0 else " " * cells(head), ""), (line, ""))
+    if item.env or item.terms:
+        page.blank()
+    if item.env:
+        _add_env(page, item)
+    for label, text in item.terms:
+        page.row(label, text)
+
+
+def _at_most(lines: list[str], most: int, room: int, mark: str) -> list[str]:
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], cut(lines[most - 1] + " " * room, room, mark)]
+
+
+def _add_env(page: Page, item: RunPlan) -> None:
+    """Variables as `KEY=value`, broken between them; the two cache folders come first."""
+    line, label = "", "env"
+    for key, value in item.env:
+        part = cut(f"{key}={value}", page.prose - 12, page.mark)
+        tried = f"{line}  {part}" if line else part
+        if line and cells(tried) > page.prose - 12:
+            page.add((f"  {label:<9} ", ""), (line, ""))
+            line, label = part, ""
+        else:
+            line = tried
+    page.add((f"  {label:<9} ", ""), (line, ""))
+
+
+def _add_notes(page: Page, machine: str, fleet: Fleet, verbose: bool) -> None:
+    reading = next((view.reading for view in fleet.machines if view.machine.name == machine), None)
+    if reading is None or not reading.notes.text.strip():
+        return
+    lines = [harmless(line) for line in reading.notes.text.rstrip("\n").split("\n")]
+    shown = lines if verbose else lines[:NOTE_LINES]
+    page.blank()
+    page.add((f"  notes of {machine}, text from the host, not checked:", ""))
+    for line in shown:
+        page.quoted(line)
+    rest = max(len(lines), reading.notes.total_lines) - len(shown)
+    if rest > 0:
+        page.add((f"  ({counted(rest, 'line')} more: aicrun notes {machine})", ""))
+
+
+def _add_changes(page: Page, item: RunPlan, verbose: bool) -> None:
+    headings = {"execution": "needs a new start", "supervision": "can change in place"}
+    for kind, sign in (("execution", Sign.REPLACE), ("supervision", Sign.CHANGE)):
+        changes = [change for change in item.changes if change.kind == kind]
+        if changes and item.sign is not Sign.CHANGE:
+            page.add(("  " + headings[kind], ""))
+        for change in changes:
+            _add_change(page, sign, change, verbose)
+
+
+def _add_change(page: Page, sign: Sign, change: FieldChange, verbose: bool) -> None:
+    old, new = _value(change.old), _value(change.new)
+    head = f"{cut(harmless(change.path), 40, page.mark):<{CHANGE_VALUES - 4}}"
+    short = f"{old} -> {new}"
+    indent = max(CHANGE_VALUES, cells(head) + 4)
+    room = page.width - indent
+    if cells(short) <= room:
+        page.add(page.sign(sign), (head + "  ", ""), (short, ""))
+        return
+    if not verbose:
+        old, new = _around_difference(old, new, room, page.mark)
+    # A whole value is wrapped only with -v; the marks tell the sides apart where colour cannot.
+    for mark, value in (("-", old), ("+", new)):
+        for place, line in enumerate(wrapped(value, room, room)):
+            start = page.sign(sign) if mark == "-" and place == 0 else ("  ", "")
+            label = head if mark == "-" and place == 0 else " " * cells(head)
+            page.add(start, (label, ""), (f"{mark if place == 0 else ' '} {line}", ""))
+
+
+def _around_difference(old: str, new: str, room: int, mark: str) -> tuple[str, str]:
+    """Both values cut to `room` so that their first difference is seen."""
+    same = next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    skip = max(0, same - room // 2) if same > room - 12 else 0
+    begin = mark if skip else ""
+    return cut(begin + old[skip:], room, mark), cut(begin + new[skip:], room, mark)
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "(not set)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    return harmless(str(value).replace("\n", " ")) or '""'
+
+
+def _add_closing(page: Page, plan: Plan, verbose: bool) -> None:
+    page.blank()
+    folded = len(plan.runs) == 1 and not verbose and _table_is_long(page, plan)
+    if all(item.sign is Sign.KEEP for item in plan.runs):
+        ended = plan.runs and all(item.job is not None and item.job.phase == "ended" for item in plan.runs)
+        page.sentence(
+            "Nothing to do." + (" A finished run is not trained again unless you ask for it." if ended else "")
+        )
+    else:
+        _add_counts(page, plan)
+    if folded:
+        page.ways([Way("every card", f"aicrun plan {plan.runs[0].spec.file or 'run.yaml'} -v")])
+    for item in plan.runs:
+        if item.apply_refusal is not None:
+            page.sentence(f"{item.run} {item.apply_refusal.words}", "yellow", 2)
+    page.ways(_ways(plan))
+
+
+def _table_is_long(page: Page, plan: Plan) -> bool:
+    return len(plan.runs[0].verdicts) > 12 and Table(page, plan.runs[0], plan.fleet).is_folded()
+
+
+def _ways(plan: Plan) -> list[Way]:
+    if len(plan.runs) == 1:
+        item = plan.runs[0]
+        # What cannot be applied yet is not offered for applying.
+        return [way for way in item.ways if item.apply_refusal is None or not way.command.startswith("aicrun apply ")]
+    file = plan.runs[0].spec.file or "run.yaml"
+    refused = [item.run for item in plan.runs if item.sign is Sign.REFUSE]
+    ways = [Way("why each", f"aicrun plan {file} -v")]
+    if refused and len(refused) < len(plan.runs):
+        ways.append(Way("the rest", " ".join(["aicrun apply", file, *(f"--skip {run}" for run in refused[:4])])))
+    elif not refused:
+        ways.append(Way("do it", f"aicrun apply {file}"))
+    return ways
+
+
+def _add_counts(page: Page, plan: Plan) -> None:
+    counts = [(len([item for item in plan.runs if holds(item)]), words) for words, holds in _COUNTS]
+    told = ", ".join(f"{count(number)} {words}" for number, words in counts if number)
+    unharmed = "Nothing has been changed."
+    living = [item for item in plan.runs if item.sign is Sign.REFUSE and item.job is not None and _lives(item)]
+    if len(plan.runs) == 1 and living:
+        unharmed = f"Nothing has been changed, {living[0].run} goes on."
+    text = f"Plan: {told}. {unharmed}"
+    if not plan.fleet.inventory_file:
+        text += " No machines.yaml: this machine only."
+    page.sentence(text)
+
+
+def _lives(item: RunPlan) -> bool:
+    return item.job is not None and item.job.phase not in ("ended", "never_started")
+
+
+def _is_rejected(item: RunPlan) -> bool:
+    return item.sign is Sign.REFUSE and item.refusal is not None and item.refusal.exit == _NOTHING_FITS
