@@ -71,19 +71,16 @@ def _fenced(page: str, mark: str) -> str:
     return found[1]
 
 
-def test_the_screen_in_the_readme_is_the_one_of_the_program() -> None:
-    (name,) = re.findall(r"<!-- golden: (\S+) -->", _read("README.md"))
-    shown = _fenced("README.md", f"golden: {name}")
-    golden = _read(f"tests/golden/screens/{name}")
-    assert shown.startswith("$ aicrun plan")
-    lines = shown.splitlines()[1:]
-    # The README shows the screen from its first line on, whole lines, and may leave out the rest of a block with `…`.
-    rest = golden.splitlines()
-    for line in lines:
-        if line.strip() == "…":
-            continue
-        assert line in rest, f"not in {name}: {line!r}"
-        rest = rest[rest.index(line) + 1 :]
+def test_the_screens_in_the_readme_are_those_of_the_program() -> None:
+    """Whole lines in their order, from the first on; `…` alone on a line stands for what is left out."""
+    names = re.findall(r"<!-- golden: (\S+) -->", _read("README.md"))
+    assert len(names) == 2
+    for name in names:
+        rest = _read(f"tests/golden/screens/{name}").splitlines()
+        for line in _fenced("README.md", f"golden: {name}").splitlines():
+            if line.strip() != "…" and not line.startswith("$ "):
+                assert line in rest, f"not in {name} (or not in this order): {line!r}"
+                rest = rest[rest.index(line) + 1 :]
 
 
 def test_the_spec_in_the_readme_is_a_part_of_the_one_that_is_run() -> None:
