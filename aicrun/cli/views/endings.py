@@ -131,6 +131,9 @@ def _measured(facts: dict[str, Any]) -> str:
         parts.append(f"peak {gib(memory)} of memory")
     if isinstance(utilization, (int, float)):
         parts.append(f"mean utilization {utilization:.0f}%")
+    rate = facts.get("steps_per_s")
+    if isinstance(rate, (int, float)):
+        parts.append(f"{rate:.2f} steps/s")
     return ", ".join(parts)
 
 

@@ -1,0 +1,224 @@
+"""Screens that people read, held by golden files; `AICRUN_FREEZE=1` writes them anew for a reviewer to read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from job_reports import failed, lost, on_lab, report, stopped, succeeded, upload_failed
+
+from aicrun.cli.screen import Screen, plain
+from aicrun.cli.views.endings import ending_lines, going_lines, left_lines
+from aicrun.cli.views.hosts import doctor_lines, gc_lines, notes_lines
+from aicrun.cli.views.inspect_yaml import inspect_lines
+from aicrun.cli.views.steps import step_line
+from aicrun.cli.views.tables import list_lines, machines_lines
+from aicrun.cli.views.trouble import lines as error_lines
+from aicrun.errors import HostRefused, Way
+from aicrun.lifecycle.ending import Ending
+from aicrun.lifecycle.find import Found, Listing
+from aicrun.plan.model import Fleet, MachineView
+from aicrun.plan.words import cells
+from aicrun.spec.model import LocalReach, Machine, SshReach
+from aicrun.wire.codec import replace
+from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Holder, HostReading, Survival
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden/screens"
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 23.6",
+    "\x1b[31mError in sys.excepthook:\x1b[0m",
+)
+
+
+def held(name: str, shown: Iterable[str]) -> None:
+    """The lines are those of the golden file, none wider than 80 columns."""
+    lines = [plain(line) for line in shown]
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("AICRUN_FREEZE"):
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert "\n".join(lines) + "\n" == path.read_text(encoding="utf-8")
+    assert [line for line in lines if cells(line) > 80 and " /" not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "evidence"),
+    [
+        ("end_succeeded", succeeded(), ()),
+        ("end_failed", failed(), OOM),
+        ("end_upload_failed", upload_failed(), ("No space left on device",)),
+        ("end_unknown", lost(), ("step 4120/9000 loss=1.2041",)),
+        ("end_stopped", stopped(), ("step 812/4000",)),
+        ("end_rejected", failed(decision="no", phase="never_started", decision_reason="expired", steps=()), ()),
+        ("end_stop_failed", failed(leftover_pids=(4711, 4712)), ()),
+    ],
+)
+def test_the_end_of_a_run(name: str, found: Found, evidence: tuple[str, ...]) -> None:
+    step = found.standing.step or "command"
+    screen = Screen(err_terminal=True)
+    held(name, ending_lines(screen, Ending(found, step, evidence), found.report.spec_file))
+
+
+@pytest.mark.parametrize("found", [succeeded(), failed(), lost(), stopped(), upload_failed()])
+def test_the_very_last_line_says_where_the_checkpoint_lies_and_its_size(found: Found) -> None:
+    last = ending_lines(Screen(), Ending(found), "run.yaml")[-1]
+    assert last.startswith("checkpoint-9000, 16.1 GiB, on lab ")
+    assert last.endswith("/checkpoints/3f9a1c0e77b2d416/checkpoint-9000")
+
+
+def test_a_run_without_a_checkpoint_says_so_in_its_last_line() -> None:
+    kept = replace(report().checkpoints, newest="")
+    last = ending_lines(Screen(), Ending(failed(checkpoints=kept)), "run.yaml")[-1]
+    assert last == "No checkpoint was written below /home/ana/aic-jobs/sft-run/checkpoints/3f9a1c0e77b2d416."
+
+
+def test_a_started_run_goes_on_without_this_terminal() -> None:
+    held("apply_started", going_lines(on_lab()))
+
+
+def test_ctrl_c_says_how_to_come_back_and_how_to_stop() -> None:
+    held("interrupted", left_lines(on_lab()))
+
+
+def test_steps_of_an_apply() -> None:
+    shown = [
+        step_line("push", "43 files, 1.2 MiB to lab", 0.8),
+        step_line("start", "lab, job 7c1e09d2a4b86f13", 0.12),
+        step_line("building", "env 8d0c41f7 reused", 6.2),
+        step_line("started", "the command, on lab", None),
+        step_line("upload", "14 files, 16.1 GiB to s3://bucket, verified", 252),
+        step_line("building", "a line of the host's own setup log that is far too long to fit in here " * 2, 64),
+    ]
+    held("steps", shown)
+
+
+def listing() -> Listing:
+    ran = [
+        on_lab(),
+        Found("home", report(run="rm-base", phase="setup", steps=(), progress={}, age_s=64.0)),
+        Found("gpu-box", report(run="eval-7b", phase="waiting", steps=(), progress={}, age_s=1200.0)),
+        succeeded(),
+        replace_run(failed(), "lora-x"),
+        replace_run(lost(), "ppo-a"),
+        replace_run(stopped(), "a-very-long-name-of-a-run-that-goes-on-and-on"),
+    ]
+    return Listing(tuple(ran), 23, (("attic", "attic gave no answer within 30s"),))
+
+
+def replace_run(found: Found, name: str) -> Found:
+    return Found(found.machine, replace(found.report, run=name))
+
+
+def test_the_list_of_runs() -> None:
+    held("list", list_lines(Screen(), listing(), everything=False))
+
+
+def test_an_empty_list_says_what_to_type() -> None:
+    held("list_empty", list_lines(Screen(), Listing((), 0, ()), everything=False))
+
+
+def test_inspect_is_yaml_with_every_host_text_quoted() -> None:
+    import yaml
+
+    shown = inspect_lines(on_lab(progress={"step": "4120/9000", "note": "a: {b}\n- c # d"}), with_env=True)
+    held("inspect", shown)
+    read = yaml.safe_load("\n".join(plain(line) for line in shown))
+    assert read["status"] == "in progress"
+    assert read["progress"]["note"] == "a: {b}- c # d"
+    assert read["env"]["HF_TOKEN"] == "(set, not shown)"
+
+
+def reading() -> HostReading:
+    cards = (
+        Card(0, "GPU-0", "NVIDIA RTX A6000", vram_total_mib=49140, vram_free_mib=9216, utilization_percent=99,
+             temperature_c=78, holder=Holder("whisper-ft", "alice", "51c0" * 4, 93600.0)),
+        Card(1, "GPU-1", "NVIDIA RTX A6000", vram_total_mib=49140, vram_free_mib=48740, utilization_percent=0,
+             temperature_c=33),
+        Card(2, "GPU-2", "NVIDIA GeForce RTX 4090", vram_total_mib=24564, vram_free_mib=15770, utilization_percent=40,
+             processes_listed=True, processes=(CardProcess(8121, "compute", 7065, "bo", "python"),)),
+        Card(3, "GPU-3", "GB10"),
+    )  # fmt: skip
+    return HostReading(
+        hostname="lab", host_id="1" * 32, boot=BootIdentity("b", "p", 1), account="ana", uid=1000, home="/home/ana",
+        shell="/bin/bash", system="Linux", architecture="x86_64", libc="glibc 2.39", python="3.12.4", agent_digest="d",
+        cpus=64, memory_mib=257024, cards=Cards("devices", driver="570.124.06", cards=cards), state_root="/s",
+        jobs_root="/s", survival=Survival("A", ""), disks=(Disk("/data", 1539316278886, 2 * 10**12, 10**6),),
+    )  # fmt: skip
+
+
+def test_machines_and_their_cards() -> None:
+    bare = replace(reading(), cards=Cards("none", "no_driver", "no NVIDIA driver is loaded"), hostname="desk")
+    fleet = Fleet(
+        (
+            MachineView(Machine("lab", LocalReach()), "answered", reading()),
+            MachineView(Machine("desk", LocalReach()), "answered", bare),
+            MachineView(
+                Machine("home", SshReach("home")), "unsupported", why="home is reached by ssh, not supported yet"
+            ),
+            MachineView(Machine("attic", SshReach("attic"), down=True), "down", why="down: true in machines.yaml"),
+        )
+    )
+    held("machines", machines_lines(Screen(), fleet, 0.62))
+
+
+def test_doctor() -> None:
+    findings = (
+        {"word": "ok", "topic": "python3", "text": "3.10.12, agent 5c1f02ab unpacked", "help": ""},
+        {
+            "word": "note",
+            "topic": "linger",
+            "text": "off: runs end with the last session",
+            "help": "loginctl enable-linger ana",
+        },
+        {"word": "bad", "topic": "state", "text": "disk full\n\x1b[31m0 bytes free\x1b[0m", "help": "aicrun gc lab"},
+        {"word": "?", "topic": "index", "text": "package index: no answer within 3s", "help": ""},
+    )
+    held("doctor", doctor_lines(Screen(), "lab", findings))
+
+
+def test_notes_stand_behind_a_bar_without_control_characters() -> None:
+    text = "Corpus is on /data/corpus (read only).\n\x1b]0;owned\x07Card 0 is alice's on weekdays.\n\n<!-- aicrun -->\n"
+    held("notes", notes_lines(Screen(), "lab", text))
+
+
+def test_gc_before_and_after() -> None:
+    rows = ({"what": "job", "path": "/s/jobs/1", "bytes": 217088, "why": "ended 8d ago"},)
+    held(
+        "gc",
+        [
+            *gc_lines(Screen(), "lab", rows, True),
+            *gc_lines(Screen(), "lab", rows, False),
+            *gc_lines(Screen(), "lab", (), False),
+        ],
+    )
+
+
+def test_a_refusal_of_a_host() -> None:
+    error = HostRefused(
+        "AIC-E601",
+        "gpu_busy: lab[1] is held, and queue.wait is 0",
+        token="gpu_busy",
+        facts=(("holder", "run whisper-xl of alice, since 12m"), ("card", "lab[1], RTX A6000, 7.7 of 48.0 GiB free")),
+        ways=(
+            Way("wait in line instead", "aicrun apply run.yaml --set queue.wait=24h"),
+            Way("see who holds what", "aicrun machines"),
+        ),
+    )
+    held("error_refused", error_lines(error))
+
+
+def test_the_ascii_fallback_moves_no_column(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(ascii=True).out(["… sft-run: wait", "± command", "│ text … cut"])
+    assert capsys.readouterr().out == ". sft-run: wait\n/ command\n| text .. cut\n"
+
+
+def test_colours_are_words_too(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ending_lines(Screen(), Ending(failed()), "run.yaml")
+    Screen(out_colour=True).out(shown)
+    coloured = capsys.readouterr().out
+    Screen(out_colour=False).out(shown)
+    assert "\x1b[31mfailed(exit_code)\x1b[0m" in coloured
+    bare = capsys.readouterr().out
+    assert "\x1b" not in bare
+    assert "failed(exit_code)" in bare
