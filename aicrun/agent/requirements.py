@@ -14,11 +14,14 @@ _ARCHIVE = re.compile(r"\.(whl|zip|tar\.gz|tgz)\Z", re.IGNORECASE)
 def refused_lines(text: str) -> Tuple[Tuple[int, str, str], ...]:
     """The lines that cannot be installed, as (line number from 1, line, why), in order."""
     found = []
-    for number, raw in enumerate(text.replace("\\\n", " ").splitlines(), 1):
-        line = raw.split(" #")[0].strip()
+    number = 0
+    for raw in re.split(r"(?<!\\)\r?\n", text):
+        # A line that goes on in the next one keeps the number of its beginning.
+        began, number = number + 1, number + 1 + raw.count("\n")
+        line = raw.replace("\\\n", " ").split(" #")[0].strip()
         why = "" if not line or line.startswith("#") else refused(line)
         if why:
-            found.append((number, line, why))
+            found.append((began, line, why))
     return tuple(found)
 
 

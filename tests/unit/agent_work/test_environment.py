@@ -1,0 +1,147 @@
+"""A job's environment is the same at every start, and holds no secret of the login."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aicrun.agent.environment import environment, kept
+from aicrun.agent.home import Home
+from aicrun.agent.programs import program
+from aicrun.agent.refused import Refused
+from aicrun.agent.tree import lay_out
+from aicrun.wire import names
+from aicrun.wire.jobs import JobRequest, Setup
+
+Job = Callable[..., JobRequest]
+
+
+def test_it_does_not_vary_but_for_the_port(account: Path, job: Job) -> None:
+    login = {"HOME": str(account), "PATH": "/opt/odd", "EDITOR": "vi", "LD_LIBRARY_PATH": "/fake", "LANG": "de_DE"}
+    one, two = environment(job(), 1, login), environment(job(), 1, dict(login, PATH="/other", LANG="C"))
+    assert {**one, "AICRUN_PORT": ""} == {**two, "AICRUN_PORT": ""}
+    assert "EDITOR" not in one
+    assert "LD_LIBRARY_PATH" not in one
+
+
+def test_every_variable_of_ours_is_there_also_when_empty(account: Path, job: Job) -> None:
+    found = environment(job(), 2, {"HOME": str(account)})
+    wanted = {
+        *names.VARIABLES.values(),
+        names.JOB_ID,
+        names.CHECKPOINT_DIR,
+        names.RESUME_FROM,
+        names.ATTEMPT,
+        names.PORT,
+    }
+    assert wanted <= set(found)
+    assert found["AICRUN_RESUME_FROM"] == ""
+    assert found["AICRUN_ATTEMPT"] == "2"
+    assert found["AICRUN_CHECKPOINT_DIR"] == found["FLEXAI_OUTPUT_CHECKPOINT_DIR"] == job().checkpoints
+    assert 1024 <= int(found["AICRUN_PORT"]) <= 65535
+
+
+def test_caches_are_always_set_below_data_or_in_the_home(account: Path, job: Job) -> None:
+    login = {"HOME": str(account)}
+    assert environment(job(), 1, login)["HF_HOME"] == f"{account}/.cache/huggingface"
+    with_data = environment(job(env={"AICRUN_MACHINE_DATA": "/data"}), 1, login)
+    assert with_data["TORCH_HOME"] == "/data/torch"
+    assert environment(job(env={"HF_HOME": "/data/hf"}), 1, login)["HF_HOME"] == "/data/hf"
+
+
+def test_the_environments_programs_come_first_then_the_machines_own(account: Path, job: Job) -> None:
+    request = job(setup=Setup(key="k" * 16, path="/data/aicrun/envs/k"), path=("~/tools", "/opt/x/bin"))
+    found = environment(request, 1, {"HOME": str(account)})
+    folders = found["PATH"].split(":")
+    assert folders[:5] == [
+        "/data/aicrun/envs/k/bin",
+        f"{account}/tools",
+        "/opt/x/bin",
+        f"{account}/.local/bin",
+        f"{account}/.cargo/bin",
+    ]
+    assert found["VIRTUAL_ENV"] == "/data/aicrun/envs/k"
+
+
+def test_ways_to_the_index_are_kept_and_credentials_are_not() -> None:
+    login = {
+        "https_proxy": "http://proxy:3128",
+        "REQUESTS_CA_BUNDLE": "/etc/ca.pem",
+        "PIP_INDEX_URL": "https://mirror/simple",
+        "UV_INDEX_PRIVATE_PASSWORD": "hunter2",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_PROFILE": "x",
+        "HF_TOKEN": "x",
+        "UV_PUBLISH_TOKEN": "x",
+    }
+    assert sorted(kept(login)) == ["PIP_INDEX_URL", "REQUESTS_CA_BUNDLE", "https_proxy"]
+
+
+@pytest.mark.parametrize("value", ["1e-4", "a b", "'\"$HOME`x`\\", "zeile\nzwei", "", "ü"])
+def test_a_value_reaches_the_job_exactly_as_typed(home: Home, job: Job, value: str) -> None:
+    request = job(env={"LR": value}, command=('printf %s "$LR"',))
+    lay_out(home, request)
+    step = program(home, request, "command", 1)
+    said = subprocess.run(step.argv, env=step.env, cwd=step.cwd, capture_output=True, check=True).stdout
+    assert said.decode() == value
+
+
+@pytest.mark.parametrize(
+    ("shell", "command", "code"),
+    [
+        ("bash", "false | true", 1),
+        ("bash", "false; true", 1),
+        ("sh", "false; true", 1),
+        ("sh", "exit 7", 7),
+        ("bash", "test -z ${BASH_VERSION:-}", 1),
+        ("sh", 'test "$PWD" = "$AICRUN_RUN_DIR"', 0),
+    ],
+)
+def test_text_stops_at_its_first_failure(home: Home, job: Job, shell: str, command: str, code: int) -> None:
+    request = job(shell=shell, command=(command,))
+    lay_out(home, request)
+    step = program(home, request, "command", 1)
+    assert subprocess.run(step.argv, env=step.env, cwd=step.cwd, check=False).returncode == code
+
+
+def test_argv_is_no_text_and_its_program_is_found_on_the_jobs_path(home: Home, job: Job, account: Path) -> None:
+    tool = account / ".local/bin/tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("#!/bin/sh\nprintf '%s|' \"$@\"\n")
+    tool.chmod(0o755)
+    request = job(is_argv=True, command=("tool", "a b", "$HOME", "*"))
+    lay_out(home, request)
+    step = program(home, request, "command", 1)
+    assert step.argv[0] == str(tool)
+    assert (
+        subprocess.run(step.argv, env=step.env, cwd=step.cwd, capture_output=True, check=True).stdout == b"a b|$HOME|*|"
+    )
+
+
+@pytest.mark.parametrize("cwd", ["..", "../..", "link"])
+def test_a_folder_outside_of_the_tree_is_refused(home: Home, job: Job, cwd: str) -> None:
+    request = job(cwd=cwd)
+    lay_out(home, request)
+    os.symlink("/tmp", os.path.join(request.workspace, "link"))
+    with pytest.raises(Refused, match="leaves the working tree"):
+        program(home, request, "command", 1)
+
+
+def test_a_folder_that_is_not_there_is_named(home: Home, job: Job) -> None:
+    request = job(cwd="train")
+    lay_out(home, request)
+    with pytest.raises(Refused, match="there is no folder train in"):
+        program(home, request, "command", 1)
+
+
+def test_our_own_steps_find_the_state_folder_whatever_the_job_sets(home: Home, job: Job, account: Path) -> None:
+    request = job(env={"HOME": "/elsewhere", "XDG_STATE_HOME": "/elsewhere"})
+    os.makedirs(home.job_dir(request.job_id))
+    step = program(home, request, "setup", 1)
+    assert step.env["HOME"] == str(account)
+    assert step.env["XDG_STATE_HOME"] == str(account / ".local/state")
+    assert step.argv[-2:] == ("setup", home.job_dir(request.job_id))
