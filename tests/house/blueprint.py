@@ -127,7 +127,8 @@ NAMED_ALL_THE_SAME = ("aicrun/cli/views/base.py",)
 EMPTY_VERBS = ("get_", "handle_", "process_", "do_", "manage_")
 
 FILE_LINES = 400
-FUNCTION_LINES = 60
+FUNCTION_LINES = 45
+PARAMETERS = 6
 
 # Where a test may wait by the clock.
 SLEEPS = ("tests/support.py",)

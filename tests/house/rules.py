@@ -50,6 +50,13 @@ def size(house: House) -> Iterator[Fault]:
             if source.room and length > blueprint.FUNCTION_LINES:
                 most = blueprint.FUNCTION_LINES
                 yield Fault(source.path, function.lineno, f"{function.name} has {length} lines; {most} at most")
+            # A command's parameters are its options; the decorators list them.
+            given = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
+            taken = sum(argument.arg not in ("self", "cls") for argument in given)
+            if source.room and taken > blueprint.PARAMETERS and not function.decorator_list:
+                yield Fault(
+                    source.path, function.lineno, f"{function.name} takes {taken} parameters: a type is missing"
+                )
 
 
 def purity(house: House) -> Iterator[Fault]:

@@ -40,6 +40,7 @@ PLANTED = (
     (rules.names, "aicrun/plan/utils.py", "", "`utils` says nothing"),
     (rules.size, "aicrun/plan/fit.py", "x = 1\n" * 400, "401 lines"),
     (rules.size, "aicrun/plan/fit.py", "def f():\n" + "    x = 1\n" * 60, "f has 61 lines"),
+    (rules.size, "aicrun/plan/fit.py", "def f(a, b, c, d, *, e, g, h):\n    pass\n", "f takes 7 parameters"),
     (rules.purity, "aicrun/plan/fit.py", "import os.path\n", "may not import os.path"),
     (rules.purity, "aicrun/plan/fit.py", "from datetime import datetime\n", "may not import datetime"),
     (rules.purity, "aicrun/plan/fit.py", "def _f():\n    return open('x')\n", "may not call open()"),
