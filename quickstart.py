@@ -11,6 +11,7 @@ Exit codes: 0 done or nothing to do; 3 this machine cannot (Python, system, home
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -95,6 +96,7 @@ def install(folder):
                 return
     tell(f"making an environment in {folder}")
     uv = find_uv(cache())
+    shutil.rmtree(folder, ignore_errors=True)
     make(uv, folder)
     # Editable: the checkout is run as it stands, also after a `git pull`.
     run([uv, "pip", "install", "--quiet", "--python", os.path.join(folder, "bin", "python"), "--editable", HERE])
@@ -104,13 +106,11 @@ def install(folder):
 
 def make(uv, folder):
     """An empty environment at `folder` with the Python that runs this."""
-    run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder])
+    run([uv, "venv", "--quiet", "--python", sys.executable, folder])
 
 
 def find_uv(into):
     """The path of uv: the one on PATH, else fetched from the package index and checked by aicrun's own code."""
-    import shutil
-
     found = shutil.which("uv")
     if found:
         return found
