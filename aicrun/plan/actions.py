@@ -78,6 +78,7 @@ def _blank(task: Task, sign: Sign, headline: str) -> RunPlan:
         digest_of(task.wanted),
         changes=outcome.changes,
         job=outcome.found.job if outcome.found is not None else None,
+        job_machine=outcome.found.view.machine.name if outcome.found is not None else "",
         named=outcome.named,
         warnings=large_files(task.wanted) if outcome.starts else (),
     )
@@ -280,7 +281,7 @@ def _line_rows(
             if holder and job.run == holder and view.machine.name == chosen[0].machine:
                 told = records.progress(job)
                 rows += [("", f"{holder} says {told}")] if told else []
-    wait = words.duration(task.wanted.spec.queue_wait_s)
+    wait = words.typed(task.wanted.spec.queue_wait_s)
     rows.append(("wait", f"{wait} at most (queue.wait), then it is rejected"))
     return tuple(rows)
 

@@ -46,13 +46,15 @@ class Seat:
 
     @property
     def need_mib(self) -> int:
-        """Free VRAM asked of this card: the demand, its headroom, and more where a desktop lives on it."""
-        return self.demand.vram_mib + self.demand.headroom_mib + (DISPLAY_MIB if self.is_display else 0)
+        """Free VRAM asked of this card: the demand, its headroom, and more where a desktop lives on it.
 
-    @property
-    def is_display(self) -> bool:
-        """True when it drives a display and the box has another card for that."""
-        return self.card.display and not self.alone
+        A box's only card stays usable: more is not asked of one that could never give it.
+        """
+        need = self.demand.vram_mib + self.demand.headroom_mib
+        room = self.room_mib
+        if not self.card.display or (self.alone and room is not None and need <= room < need + DISPLAY_MIB):
+            return need
+        return need + DISPLAY_MIB
 
     @property
     def room_mib(self) -> int | None:
@@ -188,7 +190,7 @@ def _largest_group(found: list[Verdict], demand: CardDemand) -> int:
 
 def _remarks(seat: Seat) -> Iterator[str]:
     if seat.card.display:
-        yield "display" if seat.alone else "display, so last"
+        yield "display, so last"
     if not seat.card.processes_listed and seat.held is None:
         yield "its processes cannot be listed"
 

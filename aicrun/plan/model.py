@@ -189,6 +189,7 @@ class RunPlan:
     the row above. `in_order` are (step, words) in the order they will happen.
     `draft` is the complete job but for `job_id`, `run_id` (when `run_id` is empty), `rank` and `client`, which
     `lifecycle.start` fills in; it may hold the placeholder `${run.id}`. `named` are the ended job ids this plan read.
+    `job` is the record that counts and `job_machine` where it lies; `machine` is where the run will be.
     """
 
     sign: Sign
@@ -207,6 +208,7 @@ class RunPlan:
     env: tuple[tuple[str, str], ...] = ()
     changes: tuple[FieldChange, ...] = ()
     job: JobReport | None = None
+    job_machine: str = ""
     refusal: Refusal | None = None
     ways: tuple[Way, ...] = ()
     draft: JobRequest | None = None

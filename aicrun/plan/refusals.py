@@ -115,7 +115,7 @@ def unsafe_value(spec: RunSpec, placeholder: str, value: str, variable: str) -> 
 
 def no_leases_yet() -> Refusal:
     """A run with cards can be planned and not applied: cards cannot be reserved yet."""
-    told = "cannot be applied yet: it asks for a card, and this version cannot reserve cards"
+    told = "cannot be applied yet: this version cannot reserve cards"
     return Refusal(NO_LEASES_YET, 8, told, (), (Way("see what it asks", "aicrun explain machine.gpu"),))
 
 

@@ -157,9 +157,9 @@ def _limits(spec: RunSpec) -> str:
     limits = spec.limits
     parts = []
     if limits.max_duration_s is not None:
-        parts.append(f"{words.duration(limits.max_duration_s)}, then {words.duration(limits.grace_s)} grace")
+        parts.append(f"{words.typed(limits.max_duration_s)}, then {words.typed(limits.grace_s)} grace")
     if limits.stall_s is not None:
-        parts.append(f"a stall of {words.duration(limits.stall_s)} is told, not killed")
+        parts.append(f"a stall of {words.typed(limits.stall_s)} is told, not killed")
     return "; ".join(parts)
 
 

@@ -81,6 +81,14 @@ def duration(seconds: float) -> str:
     return f"{count(days)}d {rest}h" if rest else f"{count(days)}d"
 
 
+def typed(seconds: int) -> str:
+    """A duration as somebody typed it: `12h`, `24h`, `90s`, `3d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds and seconds % length == 0 and seconds // length >= (2 if unit == "d" else 1):
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
 def took(seconds: float) -> str:
     """A measured duration: with tenths below ten seconds."""
     return f"{seconds:.1f}s" if 0 <= seconds < 9.95 else duration(seconds)

@@ -124,7 +124,7 @@ def _add_story(page: Page, item: RunPlan, verbose: bool) -> None:
         room = (page.width if step == "command" else page.prose) - cells(head)
         lines = wrapped(text, room, room)
         if step == "command" and not verbose:
-            lines = [cut(text, room, page.mark)] if page.width < 120 else _at_most(lines, 2, room, page.mark)
+            lines = _at_most(lines, 1 if page.width < 120 else 2, room, page.mark)
         for place, line in enumerate(lines):
             page.add((head if place == 0 else " " * cells(head), ""), (line, ""))
     if item.env or item.terms:
@@ -136,9 +136,13 @@ def _add_story(page: Page, item: RunPlan, verbose: bool) -> None:
 
 
 def _at_most(lines: list[str], most: int, room: int, mark: str) -> list[str]:
+    """At most `most` lines, the last of them saying that there is more; words stay whole."""
     if len(lines) <= most:
         return lines
-    return [*lines[: most - 1], cut(lines[most - 1] + " " * room, room, mark)]
+    last = lines[most - 1]
+    while cells(last) + 1 + len(mark) > room and " " in last:
+        last = last.rpartition(" ")[0]
+    return [*lines[: most - 1], cut(f"{last} {mark}", room, mark)]
 
 
 def _add_env(page: Page, item: RunPlan) -> None:

@@ -9,11 +9,11 @@ from aicrun.cli.views.plan_human import plan_screen
 from aicrun.plan.model import Plan
 
 
-def show_plan(screen: Screen, plan: Plan, verbose: bool) -> None:
-    """Print the plan; nothing with `--json`."""
+def show_plan(screen: Screen, plan: Plan, verbose: bool, closing: bool = True) -> None:
+    """Print the plan, without its last lines when a question follows them; nothing with `--json`."""
     if screen.json:
         return
-    text = plan_screen(plan, width=screen.width, verbose=verbose, ascii=screen.ascii)
+    text = plan_screen(plan, width=screen.width, verbose=verbose, ascii=screen.ascii, closing=closing)
     if not screen.out_colour:
         screen.out(text.plain.rstrip("\n").split("\n"))
         return

@@ -132,7 +132,7 @@ class Table:
             self._names(places),
             self._model(best),
             self._figure(best),
-            reasons or self._reasons(best),
+            self._with_gap(verdicts, reasons or self._reasons(best)),
             is_chosen,
             best,
         )
@@ -205,13 +205,19 @@ class Table:
             reasons = [reason for reason in reasons if reason.token in _EXPLAINS]
         reasons.sort(key=lambda one: _STRONGEST.index(one.token) if one.token in _STRONGEST else len(_STRONGEST))
         long = "; ".join(reason.words for reason in reasons)
-        if verdict is self._nearest_lasting():
-            long += self._gap(verdict)
         return (long, long.replace("held by run ", "held by "), long.replace("held by run ", ""))
 
     def _nearest_lasting(self) -> Verdict | None:
         lasting = self.groups["lasting"]
         return lasting[0] if lasting and self.item.sign is Sign.REFUSE and not self.groups["now"] else None
+
+    def _with_gap(self, verdicts: list[Verdict], reasons: tuple[str, ...]) -> tuple[str, ...]:
+        """How much too small the nearest card is, said once."""
+        verdict = self._nearest_lasting()
+        if verdict is None or verdict not in verdicts:
+            return reasons
+        gap = self._gap(verdict)
+        return (*(form + gap for form in reasons), *reasons)
 
     def _gap(self, verdict: Verdict) -> str:
         if verdict.need_mib is None or verdict.total_mib is None or verdict.need_mib <= verdict.total_mib:
