@@ -94,8 +94,8 @@ class Applying:
 
     def run(self, planned: api.Planned) -> int:
         """Show, ask, carry out; the exit code of the whole call."""
-        show_plan(self._screen, planned.plan, self._how.verbose)
         code = code_of(planned.plan, applying=True)
+        show_plan(self._screen, planned.plan, self._how.verbose, closing=code is not Exit.DONE)
         if code is not Exit.DONE:
             self._refused_by_apply(planned.plan)
             return self._document(planned.plan, (), code)
@@ -118,8 +118,9 @@ class Applying:
     def again(self, planned: api.Planned) -> bool:
         """Whether the second plan, made because the world moved, is carried out."""
         self._screen.err(["the world moved since the plan; planned again:"])
-        show_plan(self._screen, planned.plan, self._how.verbose)
-        if code_of(planned.plan, applying=True) is not Exit.DONE:
+        refused = code_of(planned.plan, applying=True) is not Exit.DONE
+        show_plan(self._screen, planned.plan, self._how.verbose, closing=refused)
+        if refused:
             return False
         return not api.needs_work(planned.plan) or self._agreed(planned)
 

@@ -49,6 +49,8 @@ def find(session: Session, key: str) -> Found:
     }
     for item in heard:
         if item.error is not None and not _says_unknown(item):
+            if isinstance(item.error, HostRefused) and item.error.token == "invalid_request":
+                raise UsageError("AIC-E004", item.error.message, ways=(Way("see all ids", "aicrun list --json"),))
             if not found and not isinstance(item.error, HostUnreachable):
                 raise item.error
             if not found:

@@ -1,0 +1,150 @@
+"""What people mistype, interrupt or pipe: a clear word and the right exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from integration.project import Project
+from support import REPOSITORY, Person, until
+
+COMMANDS = (
+    *("init", "validate", "schema", "explain", "plan", "show", "apply", "list", "inspect", "logs", "wait"),
+    *("stop", "upload", "delete", "machines", "notes", "doctor", "gc", "completion"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example_and_fits_the_screen(person: Person, command: str) -> None:
+    done = person.run(command, "--help")
+    assert done.returncode == 0
+    assert "Example: " in done.stdout
+    assert "aicrun" in done.stdout.rpartition("Example: ")[2]
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("aply",),
+        ("apply", "--no-such-option"),
+        ("logs",),
+        ("logs", "nobody"),
+        ("inspect", "nobody@here"),
+        ("inspect", "nobody@nowhere"),
+        ("list", "--status", "happy"),
+        ("apply", "no-such-file.yaml", "--yes"),
+        ("show", "run.yaml"),
+        ("show", "no-such-plan.json"),
+        ("explain", "no.such.field"),
+        ("explain", "AIC-E999"),
+        ("wait", "nobody", "--timeout", "soon"),
+        ("notes", "nowhere"),
+        ("plan", "run.yaml", "--again", "--fresh"),
+        ("apply", "run.yaml", "--follow", "--no-wait"),
+        ("plan", "run.yaml", "--except", "nowhere"),
+        ("plan", "run.yaml", "--only", "nobody"),
+        ("logs", "-f", "x", "--json"),
+        ("completion", "tcsh"),
+    ],
+)
+def test_wrong_usage_is_three_with_a_code_and_a_way_out(project: Project, wrong: tuple[str, ...]) -> None:
+    project.write()
+    done = project.run(*wrong)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "error[AIC-E" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    assert project.starts() == []
+
+
+def test_a_question_that_nobody_can_answer_is_told_with_the_command(project: Project) -> None:
+    project.write()
+    done = project.run("apply", "run.yaml")
+    assert done.returncode == 3
+    assert "aicrun apply run.yaml --yes" in done.stderr
+    assert project.starts() == []
+
+
+def test_a_no_on_a_terminal_changes_nothing_and_a_yes_starts(project: Project) -> None:
+    project.write()
+    assert "Nothing has been changed." in typed(project, "n\n")
+    assert project.starts() == []
+    assert "quick is in progress" in (shown := typed(project, "y\n")) or "quick succeeded" in shown
+    until(lambda: len(project.starts()) == 1)
+
+
+def typed(project: Project, answer: str) -> str:
+    """What a person on a terminal sees who answers the question of `apply`."""
+    ours, theirs = pty.openpty()
+    client = subprocess.Popen(
+        [sys.executable, "-m", "aicrun", "apply", "run.yaml"],
+        cwd=project.folder,
+        env=dict(project.person.env, PYTHONPATH=str(REPOSITORY), TERM="xterm"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = ""
+    answered = False
+    while True:
+        try:
+            seen += os.read(ours, 65536).decode()
+        except OSError:
+            break
+        if "[y/N]" in seen and not answered:
+            os.write(ours, answer.encode())
+            answered = True
+    client.wait(timeout=20)
+    os.close(ours)
+    return seen
+
+
+def test_a_closed_pipe_ends_quietly(project: Project) -> None:
+    project.write("seq 1 200000")
+    assert project.apply("--follow").returncode == 0
+    shell = f"{sys.executable} -m aicrun logs quick --tail 100000 | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        cwd=project.folder,
+        env=dict(project.person.env, PYTHONPATH=str(REPOSITORY)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+def test_a_fault_of_ours_is_one_sentence_and_a_traceback_only_with_debug(person: Person, tmp_path: Path) -> None:
+    broken = tmp_path / "sitecustomize.py"
+    broken.write_text(
+        "import aicrun.spec.load as load\ndef bang(*a, **k): raise RuntimeError('bang')\nload.load_run = bang\n"
+    )
+    person.env["PYTHONPATH"] = f"{tmp_path}:{REPOSITORY}"
+    (person.home / "run.yaml").write_text("version: 1\n")
+    runs = [
+        subprocess.run(
+            [sys.executable, "-m", "aicrun", *more, "validate", "run.yaml"],
+            cwd=person.home, env=person.env, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        )
+        for more in ((), ("--debug",))
+    ]  # fmt: skip
+    assert [done.returncode for done in runs] == [1, 1]
+    assert "error[AIC-E001]: a fault of aicrun itself: RuntimeError: bang" in runs[0].stderr
+    assert "Traceback" not in runs[0].stderr
+    assert "Traceback" in runs[1].stderr
+
+
+def test_ascii_and_no_colour_are_honoured(project: Project) -> None:
+    project.write("printf '\\033[31mred\\033[0m \\303\\251\\n'")
+    project.person.env["AICRUN_ASCII"] = "1"
+    done = project.apply("--follow")
+    assert done.returncode == 0
+    assert "| red ?" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert (done.stdout + done.stderr).isascii()
