@@ -12,7 +12,7 @@ import re
 import secrets
 import stat
 import time
-from typing import Iterator, Mapping
+from typing import Iterator, List, Mapping, Optional, Tuple
 
 from aicrun.agent.host_id import host_id
 from aicrun.agent.records import NewerRecord, Unreadable, place_once, read_record, write_record
@@ -21,12 +21,13 @@ from aicrun.wire import names
 
 __all__ = ["Home", "NewerRecord", "Unreadable", "open_home", "place_once", "read_record", "write_record"]
 
-LOCK_WAIT_S = 60.0
+LOCK_WAIT_S = 30.0
 
 # File systems whose locks and whose crash behaviour are another machine's; names as in /proc/self/mountinfo.
 NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb3 smbfs ncpfs afs ceph lustre gpfs beegfs glusterfs fuse.glusterfs fuse.sshfs fuse.ceph "
-    "fuse.s3fs fuse.rclone fuse.gcsfuse fuse.juicefs fuse.JuiceFS fuse.mfs fuse.seaweedfs 9p orangefs panfs".split()
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "9p")
+    + ("fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.juicefs")
+    + ("fuse.JuiceFS", "fuse.mfs", "fuse.seaweedfs", "orangefs", "panfs")
 )
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
@@ -78,6 +79,20 @@ class Home:
     def tombstone(self, job_id: str) -> str:
         """The mark of a job id that was withdrawn before it was ever heard of."""
         return os.path.join(self.root, names.TOMBSTONES, job_id + ".json")
+
+    def run_names(self) -> Tuple[str, ...]:
+        """All run names that have a record here, sorted."""
+        return tuple(sorted(name for name in _listed(self.runs()) if names.RUN_NAME.match(name)))
+
+    def job_ids(self, run: str) -> Tuple[str, ...]:
+        """The ids of all records of one run, sorted; what is half made or foreign is left out."""
+        return tuple(sorted(name for name in _listed(self.run_dir(run)) if names.HEX16.match(name)))
+
+    def run_of(self, job_id: str) -> Optional[str]:
+        """The run that the job's record stands under, None when there is no such record."""
+        if not names.HEX16.match(job_id):
+            return None
+        return next((run for run in self.run_names() if os.path.isdir(self.record_dir(run, job_id))), None)
 
     def notes_path(self) -> str:
         """The notes of this host."""
@@ -157,6 +172,13 @@ def file_system(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
         if inside and len(point) >= best:
             best, found = len(point), right.split()[0]
     return found
+
+
+def _listed(path: str) -> List[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
 
 
 def _home_folder(env: Mapping[str, str]) -> str:

@@ -7,9 +7,8 @@ otherwise live for ever.
 import dataclasses
 import os
 import signal
-from typing import Any, Dict, Iterable, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
-from aicrun.wire import names
 from aicrun.wire.facts import BootIdentity
 
 # Numbers shared by all architectures since Linux 5.1 (include/uapi/asm-generic/unistd.h); prctl(2).
@@ -36,7 +35,7 @@ class Proc:
 
 
 def boot_identity() -> BootIdentity:
-    """This boot of this host or container: boot id, pid namespace, start ticks of PID 1 (0 where it is hidden)."""
+    """The boot of this host or container: boot id, pid namespace, start ticks of PID 1 (0 where it is hidden)."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
             boot_id = stream.read().strip()
@@ -87,8 +86,8 @@ def table() -> Dict[int, Proc]:
     return found
 
 
-def below(roots: Iterable[int], processes: Dict[int, Proc]) -> Set[int]:
-    """All pids of `processes` that descend from `roots`, the roots themselves left out."""
+def below(roots: Iterable[int], processes: Dict[int, Proc], cut: Optional[Callable[[int], bool]] = None) -> Set[int]:
+    """All pids of `processes` that descend from `roots`; the roots, and what `cut` says with all below it, left out."""
     children: Dict[int, List[int]] = {}
     for proc in processes.values():
         children.setdefault(proc.parent, []).append(proc.pid)
@@ -96,26 +95,20 @@ def below(roots: Iterable[int], processes: Dict[int, Proc]) -> Set[int]:
     left = list(roots)
     while left:
         for child in children.get(left.pop(), ()):
-            if child not in found:
+            if child not in found and not (cut is not None and cut(child)):
                 found.add(child)
                 left.append(child)
     return found
 
 
-def descendants(pid: int) -> List[Proc]:
-    """The living descendants of `pid`, by pid."""
-    processes = table()
-    return [processes[child] for child in sorted(below([pid], processes))]
-
-
-def carries_mark(pid: int, job_id: str) -> bool:
-    """True when the process was started with this job's id in its environment (it may have hidden it since)."""
+def carries(pid: int, mark: str) -> bool:
+    """True when the process was started with `mark` (`NAME=value`) in its environment; it may have hidden it since."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as stream:
             raw = stream.read(1 << 20)
     except OSError:
         return False
-    return ("%s=%s" % (names.JOB_ID, job_id)).encode("ascii") in raw.split(b"\0")
+    return mark.encode("ascii") in raw.split(b"\0")
 
 
 def send_signal(pid: int, ticks: int, number: int) -> bool:

@@ -1,0 +1,65 @@
+"""The first file of the agent: it parses on Python 3.6, checks the version, finds its own package and calls.
+
+It must not do anything else: a syntax error here would be all that a host with an old Python can show.
+"""
+
+import os
+import sys
+
+try:
+    from typing import List  # noqa: F401  used in type comments
+except ImportError:
+    # Python 2 has none; it only needs to come as far as the version check.
+    pass
+
+TOO_OLD = 69
+WRONG_USE = 64
+
+
+def main(arguments):
+    # type: (List[str]) -> int
+    """Play the role that `arguments` name (`serve`, `keeper JOBDIR`, `setup JOBDIR` …); the process's exit code."""
+    if sys.version_info < (3, 8):
+        have = "%d.%d.%d" % sys.version_info[:3]
+        sys.stderr.write("aicrun: Python 3.8 or newer is needed here; %s is %s\n" % (sys.executable, have))
+        return TOO_OLD
+    here = os.path.dirname(os.path.abspath(__file__))
+    if not os.path.isdir(os.path.join(here, "aicrun")):
+        here = os.path.dirname(os.path.dirname(here))
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return _play(arguments)
+
+
+def _play(arguments):
+    # type: (List[str]) -> int
+    # Imported in the branch that needs it: each role is a process of its own, and starts as fast as it can.
+    role, rest = (arguments or [""])[0], arguments[1:]
+    if role == "serve" and not rest:
+        from aicrun.agent import serve
+
+        return serve.main()
+    if role in ("keeper", "again") and len(rest) == 1:
+        from aicrun.agent import keeper
+
+        return keeper.main(rest[0], role)
+    if role == "stopper" and len(rest) == 1:
+        from aicrun.agent import stopper
+
+        return stopper.main(rest[0])
+    if role == "setup" and len(rest) == 1:
+        from aicrun.agent import envs
+
+        return envs.main(rest[0])
+    if role == "upload" and len(rest) == 1:
+        from aicrun.agent import upload
+
+        return upload.main(rest[0])
+    sys.stderr.write(
+        "aicrun: boot.py serve | keeper JOBDIR | again JOBDIR | stopper JOBDIR | setup JOBDIR | upload JOBDIR\n"
+    )
+    return WRONG_USE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

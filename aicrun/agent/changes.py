@@ -1,0 +1,165 @@
+"""What a person may do to a job that exists: change its supervision, upload again, delete, forget.
+
+Nothing here touches a workspace or a checkpoint; only what our own folders hold is ever removed.
+"""
+
+import os
+import secrets
+import shutil
+import time
+from typing import Any, Dict, Tuple
+
+from aicrun.agent import bodies, decide, jobs, launch
+from aicrun.agent.history import note
+from aicrun.agent.home import Home
+from aicrun.agent.records import Mark, Supervision, Unreadable, place_once, sync_folder, write_record
+from aicrun.agent.refused import Refused
+from aicrun.agent.report import broken
+from aicrun.wire import names
+from aicrun.wire.codec import WireError, from_json
+from aicrun.wire.jobs import JobReport, Limits
+from aicrun.wire.status import Status, status_of
+
+Answer = Tuple[Dict[str, Any], bytes]
+
+KEEPER_LEAVES_S = 15.0
+
+
+def supervise(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{job_id, supervision, limits, by} -> {report}: changed in place, read by a live keeper at once."""
+    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    run = decide.run_of(home, job_id)
+    supervision = body.get("supervision")
+    if not isinstance(supervision, dict):
+        raise Refused("invalid_request", "supervision: an object is expected", {"field": "supervision"})
+    try:
+        limits = from_json(Limits, body.get("limits") or {}, "limits")
+    except WireError as error:
+        raise Refused("invalid_request", str(error), {"field": "limits"}) from error
+    with home.host_lock():
+        changed = Supervision(supervision, limits, by, time.time())
+        write_record(os.path.join(home.record_dir(run, job_id), names.SUPERVISION), changed)
+    note(home.job_dir(job_id), "changed", by=by, detail=", ".join(sorted(supervision)))
+    launch.poke(home.job_dir(job_id))
+    return jobs.told(jobs.one(home, run, job_id))
+
+
+def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{job_id, by} -> {report}: upload the checkpoints of an ended job again; returns when its keeper runs.
+
+    Raises `Refused`: not_finished, nothing_to_upload (no target, verified already, or its private files were swept).
+    """
+    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    run = decide.run_of(home, job_id)
+    job_dir = home.job_dir(job_id)
+    with home.host_lock():
+        report = jobs.seen(home, run, job_id)
+        if report.phase == "upload" and os.path.exists(os.path.join(home.record_dir(run, job_id), names.END)):
+            # It is being uploaded again already: same wish, same answer.
+            return jobs.told(report)
+        _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)))
+        _await_keeper(home, job_id)
+        # The stop that ended the first try is kept in the job's end; it must not stop this one.
+        _remove(os.path.join(job_dir, names.STOP))
+        _remove(os.path.join(job_dir, names.KEEPER_ERR))
+        note(job_dir, "upload_asked", by=by)
+        began = time.time()
+        launch.detach("again", job_dir)
+        launch.wait_ready(job_dir, "again", began)
+    return jobs.told(jobs.one(home, run, job_id))
+
+
+def delete(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{job_id, by} -> {report}: remove records and logs of a terminal job; the report is its last.
+
+    Raises `Refused` (not_finished) for a job that is not over, or whose processes live.
+    """
+    job_id = bodies.job_id(body)
+    run = decide.run_of(home, job_id)
+    with home.host_lock():
+        report = _settled(home, run, job_id)
+        _check_over(report)
+        _await_keeper(home, job_id)
+        _discard(home.job_dir(job_id), home.trash())
+        _discard(home.record_dir(run, job_id), home.record_trash())
+        _discard_empty(home.run_dir(run))
+    return jobs.told(report)
+
+
+def forget(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{job_id, by} -> {report}: a person says that an `unknown` job does not count any more; write-once.
+
+    Raises `Refused` (not_finished) for a job whose status is not `unknown`.
+    """
+    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    run = decide.run_of(home, job_id)
+    report = jobs.one(home, run, job_id)
+    if status_of(report).status is not Status.UNKNOWN:
+        word = status_of(report).status.value
+        message = "job %s is %s: only an unknown one can be forgotten" % (job_id, word)
+        raise Refused("not_finished", message, {"job": job_id, "status": word})
+    place_once(os.path.join(home.record_dir(run, job_id), names.FORGOTTEN), Mark(by, time.time()))
+    return jobs.told(jobs.one(home, run, job_id))
+
+
+def _settled(home: Home, run: str, job_id: str) -> JobReport:
+    try:
+        decide.settle(home, run, job_id)
+        return jobs.seen(home, run, job_id)
+    except Unreadable as error:
+        return broken(run, job_id, error)
+
+
+def _check_over(report: JobReport) -> None:
+    standing = status_of(report)
+    if not standing.status.terminal:
+        message = "job %s is %s; stop it first" % (report.job_id, standing.status.value)
+        raise Refused("not_finished", message, {"job": report.job_id, "status": standing.status.value})
+
+
+def _check_upload(report: JobReport, has_files: bool) -> None:
+    facts = {"job": report.job_id, "run": report.run}
+    if report.upload_request is None:
+        raise Refused("nothing_to_upload", "job %s has no upload target" % report.job_id, facts)
+    if report.upload is not None and report.upload.verified:
+        raise Refused("nothing_to_upload", "its checkpoints are uploaded and verified already", facts)
+    if report.phase == "never_started" or report.decision == "no":
+        raise Refused("nothing_to_upload", "job %s never started" % report.job_id, facts)
+    _check_over(report)
+    if not has_files:
+        raise Refused("nothing_to_upload", "the private files of job %s were swept" % report.job_id, facts)
+
+
+def _await_keeper(home: Home, job_id: str) -> None:
+    """A keeper whose job has ended may still write its notes: wait for it, for two never keep one job."""
+    deadline = time.monotonic() + KEEPER_LEAVES_S
+    while launch.keeper_lives(home.job_dir(job_id)):
+        if time.monotonic() > deadline:
+            raise Refused("not_finished", "the keeper of job %s still works" % job_id, {"job": job_id})
+        time.sleep(0.02)
+
+
+def _discard(folder: str, trash: str) -> None:
+    """Move one of our folders to the trash and remove it there: gone at once, also when a removal is cut short."""
+    target = os.path.join(trash, "%s-%s" % (os.path.basename(folder), secrets.token_hex(6)))
+    try:
+        os.rename(folder, target)
+    except FileNotFoundError:
+        return
+    sync_folder(os.path.dirname(folder))
+    shutil.rmtree(target, ignore_errors=True)
+
+
+def _discard_empty(folder: str) -> None:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        # Other jobs of the run are in it.
+        return
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,120 @@
+"""The processes of one job, and their end. It must never touch a process that is not the job's.
+
+While the keeper lives it is the parent of every orphan of the job, so descent is complete; the job's id in a
+process's environment is a second finder, for what was started through a daemon. With the keeper gone the recorded
+main process, its session and that mark are what is left. Every signal goes through `process.send_signal`.
+"""
+
+import dataclasses
+import os
+import signal
+from typing import Dict, FrozenSet, Iterable, List, Set, Tuple
+
+from aicrun.agent.process import Proc, alive, below, boot_identity, carries, look, send_signal, table
+from aicrun.wire import names
+from aicrun.wire.facts import BootIdentity
+from aicrun.wire.jobs import StepStart
+
+KEEPER_MARK = "AICRUN_KEEPER=1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """Whose processes are meant: all below `parent` but `spared`, and all that carry the job's mark."""
+
+    job_id: str
+    parent: int
+    spared: FrozenSet[int] = frozenset()
+
+    def members(self) -> List[Proc]:
+        """The living members, by pid."""
+        processes = table()
+        found = _descent([self.parent], processes)
+        found |= _marked(self.job_id, processes)
+        return _listed(found, processes, self.spared | {self.parent, os.getpid()})
+
+
+@dataclasses.dataclass(frozen=True)
+class Orphans:
+    """The same for a job whose keeper is gone, from what was recorded of its steps."""
+
+    job_id: str
+    starts: Tuple[StepStart, ...]
+
+    def members(self) -> List[Proc]:
+        """The living members, by pid; none on another boot than the recorded one."""
+        processes = table()
+        found: Set[int] = _marked(self.job_id, processes) if self._same_boot() else set()
+        for start in self.starts:
+            if not main_lives(start):
+                continue
+            found.add(start.pid)
+            # A session's number cannot belong to a stranger while its leader, known by its ticks, lives.
+            found |= {proc.pid for proc in processes.values() if proc.session == start.session}
+        found |= _descent(found, processes)
+        return _listed(found, processes, frozenset((os.getpid(),)))
+
+    def _same_boot(self) -> bool:
+        return any(on_this_boot(start) for start in self.starts)
+
+
+def main_lives(start: StepStart) -> bool:
+    """True when the recorded main process of a step still lives, by identity."""
+    return alive(start.pid, start.ticks, _boot(start))
+
+
+def on_this_boot(start: StepStart) -> bool:
+    """True when the step was started on the boot that runs now."""
+    return _boot(start) == boot_identity()
+
+
+def signal_group(leader: int, ticks: int, number: int) -> bool:
+    """Signal the process group that `leader` leads: True when a living leader was there to receive it.
+
+    The leader is our own unreaped child or known by its ticks, so its number cannot be a stranger's.
+    """
+    proc = look(leader)
+    if proc is None or proc.ticks != ticks or not proc.lives:
+        return False
+    try:
+        os.killpg(leader, number)
+        os.killpg(leader, signal.SIGCONT)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # Some member changed its account; the leader itself is signalled on its own.
+        return send_signal(leader, ticks, number)
+    return True
+
+
+def signal_all(members: Iterable[Proc], number: int) -> int:
+    """Signal each member by identity; how many were there to receive it."""
+    hit = 0
+    for member in members:
+        try:
+            hit += send_signal(member.pid, member.ticks, number)
+            if number != signal.SIGKILL:
+                send_signal(member.pid, member.ticks, signal.SIGCONT)
+        except PermissionError:
+            # It runs as somebody else now: it stays a member, and is told as left over.
+            continue
+    return hit
+
+
+def _marked(job_id: str, processes: Dict[int, Proc]) -> Set[int]:
+    mark = "%s=%s" % (names.JOB_ID, job_id)
+    marked = {pid for pid in processes if carries(pid, mark)}
+    return marked | _descent(marked, processes)
+
+
+def _descent(roots: Iterable[int], processes: Dict[int, Proc]) -> Set[int]:
+    # A run that was started from inside a run is nobody's child: its keeper and all below it are left out.
+    return below(roots, processes, lambda pid: carries(pid, KEEPER_MARK))
+
+
+def _listed(pids: Iterable[int], processes: Dict[int, Proc], spared: FrozenSet[int]) -> List[Proc]:
+    return [processes[pid] for pid in sorted(pids) if pid in processes and pid not in spared]
+
+
+def _boot(start: StepStart) -> BootIdentity:
+    return BootIdentity(start.boot_id, start.pid_namespace, start.init_ticks)

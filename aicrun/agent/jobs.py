@@ -1,0 +1,190 @@
+"""What can be asked about jobs: list, one job, wait for a change, all records of a run. It must not change a job.
+
+One exception, for honesty's sake: an end that nobody recorded is recorded when it is first seen, so that the same
+question has the same answer after the next reboot.
+"""
+
+import os
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from aicrun.agent import bodies, decide
+from aicrun.agent.evidence import gather
+from aicrun.agent.home import Home
+from aicrun.agent.records import Unreadable, place_once, read_record
+from aicrun.agent.refused import Refused
+from aicrun.agent.report import broken, report_from
+from aicrun.wire import names
+from aicrun.wire.codec import to_json
+from aicrun.wire.jobs import End, JobReport, RunRecord
+from aicrun.wire.status import Status, status_of
+
+Answer = Tuple[Dict[str, Any], bytes]
+
+WAIT_MOST_S = 60.0
+PREFIX_LEAST = 4
+_WAIT_TICK_S = 0.1
+_CANDIDATES_SHOWN = 8
+
+
+def one(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
+    """The report of one record, settled first; a record that cannot be read gives `report.broken`.
+
+    It may take the host lock: who holds it asks `seen`.
+    """
+    try:
+        decide.settled(home, run, job_id)
+        return seen(home, run, job_id, events=events)
+    except Unreadable as error:
+        return broken(run, job_id, error)
+
+
+def seen(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
+    """The report of one record as it stands, its lost end recorded; raises `Unreadable`."""
+    known = gather(home, run, job_id)
+    report = report_from(home, known, time.time(), events=events)
+    if known.evidence.end is None and known.evidence.decision == "go":
+        _record_lost_end(home, report)
+    return report
+
+
+def reports_of_run(home: Home, run: str) -> Tuple[Tuple[JobReport, ...], Tuple[str, ...]]:
+    """All records of a run that count, newest first, and `run/job id` of those that cannot be read.
+
+    Those decided `no` and those a person has told to forget do not count.
+    """
+    reports: List[JobReport] = []
+    unreadable: List[str] = []
+    for job_id in home.job_ids(run):
+        report = one(home, run, job_id)
+        if report.newer_schema or not report.run_id:
+            unreadable.append("%s/%s" % (run, job_id))
+        elif report.decision != "no" and not report.forgotten:
+            reports.append(report)
+    return tuple(sorted(reports, key=lambda report: report.age_s)), tuple(unreadable)
+
+
+def look(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{run} -> {reports, unreadable}."""
+    reports, unreadable = reports_of_run(home, bodies.run_name(body))
+    return {"reports": [to_json(report) for report in reports], "unreadable": list(unreadable)}, b""
+
+
+def jobs(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{ids, statuses, limit} -> {reports, omitted}: newest first; with `ids` exactly those that exist."""
+    ids, wanted = bodies.texts(body, "ids"), set(bodies.texts(body, "statuses"))
+    unknown = wanted - {status.value for status in Status}
+    if unknown:
+        raise Refused("invalid_request", "no such status: %s" % ", ".join(sorted(unknown)), {"field": "statuses"})
+    limit = bodies.number(body, "limit", names.LIST_DEFAULT, names.LIST_MOST)
+    places = _newest_first(home, set(ids) if ids else None)
+    reports: List[JobReport] = []
+    omitted = 0
+    for run, job_id in places:
+        # Without a filter what lies beyond the limit need not be read to be counted.
+        if len(reports) >= limit and not wanted:
+            omitted += 1
+            continue
+        report = one(home, run, job_id)
+        if wanted and status_of(report).status.value not in wanted:
+            continue
+        if len(reports) < limit:
+            reports.append(report)
+        else:
+            omitted += 1
+    return {"reports": [to_json(report) for report in reports], "omitted": omitted}, b""
+
+
+def job(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{key} -> {report}: the newest job of a run name or run id, or a job id, or four or more digits of an id."""
+    run, job_id = find(home, bodies.text(body, "key"))
+    return told(one(home, run, job_id, events=True))
+
+
+def wait(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{job_id, known, timeout_s} -> {report}: as soon as its status differs from `known`, else after `timeout_s`."""
+    job_id, known = bodies.job_id(body), bodies.text(body, "known", "")
+    deadline = time.monotonic() + bodies.seconds(body, "timeout_s", 0.0, WAIT_MOST_S)
+    run = decide.run_of(home, job_id)
+    while True:
+        report = one(home, run, job_id)
+        if status_of(report).status.value != known or time.monotonic() >= deadline:
+            return told(report)
+        time.sleep(_WAIT_TICK_S)
+
+
+def told(report: JobReport) -> Answer:
+    """A report as an answer."""
+    return {"report": to_json(report)}, b""
+
+
+def find(home: Home, key: str) -> Tuple[str, str]:
+    """(run, job id) that `key` names; raises `Refused`: not_found, or invalid_request with the candidates."""
+    if names.RUN_NAME.match(key) and home.job_ids(key):
+        return _newest(home, [(key, job_id) for job_id in home.job_ids(key)])
+    places = [(run, job_id) for run in home.run_names() for job_id in home.job_ids(run)]
+    exact = [place for place in places if place[1] == key]
+    if exact:
+        return exact[0]
+    if len(key) < PREFIX_LEAST or key.strip("0123456789abcdef"):
+        raise Refused("not_found", "there is no run or job %s here" % key[:80], {"key": key[:80]})
+    by_id = {place[1]: [place] for place in places if place[1].startswith(key)}
+    for place in places:
+        run_id = _run_id(home, place)
+        if run_id.startswith(key):
+            by_id.setdefault(run_id, []).append(place)
+    if len(by_id) > 1:
+        shown = ", ".join("%s (%s)" % (found, by_id[found][0][0]) for found in sorted(by_id)[:_CANDIDATES_SHOWN])
+        raise Refused("invalid_request", "%s begins several ids: %s" % (key, shown), {"key": key})
+    if not by_id:
+        raise Refused("not_found", "there is no run or job %s here" % key, {"key": key})
+    return _newest(home, next(iter(by_id.values())))
+
+
+def _run_id(home: Home, place: Tuple[str, str]) -> str:
+    try:
+        record = read_record(os.path.join(home.record_dir(*place), names.RECORD), RunRecord)
+    except Unreadable:
+        return ""
+    return record.run_id if record is not None else ""
+
+
+def _newest_first(home: Home, ids: Optional[Set[str]]) -> List[Tuple[str, str]]:
+    places = []
+    for run in home.run_names():
+        for job_id in home.job_ids(run):
+            if ids is None or job_id in ids:
+                places.append((_made_at(home, run, job_id), run, job_id))
+    return [(run, job_id) for _, run, job_id in sorted(places, reverse=True)]
+
+
+def _newest(home: Home, places: List[Tuple[str, str]]) -> Tuple[str, str]:
+    return max(places, key=lambda place: _made_at(home, *place))
+
+
+def _made_at(home: Home, run: str, job_id: str) -> int:
+    # A record is written once, when its job is made, so its own time orders jobs without reading them.
+    try:
+        return os.stat(os.path.join(home.record_dir(run, job_id), names.RECORD)).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _record_lost_end(home: Home, report: JobReport) -> None:
+    """The end of a job that its keeper could not write any more: what is durable by now, and what nobody knows."""
+    if report.phase not in ("ended", "never_started"):
+        return
+    end = End(
+        attempts=report.attempt,
+        at=time.time(),
+        exits=tuple(step.exit for step in report.steps if step.exit is not None),
+        upload=report.upload,
+        stop=report.stop,
+        lost="never_started" if report.phase == "never_started" else report.lost,
+        detail=report.lost_detail,
+    )
+    try:
+        place_once(os.path.join(home.record_dir(report.run, report.job_id), names.END), end)
+    except OSError:
+        # A full disk: the same evidence gives the same answer, and the next call tries again.
+        return

@@ -1,0 +1,207 @@
+"""The keeper of one job: waits for the decision, runs the steps of an attempt, writes the end. One process per job.
+
+Everything is imported before anything is started. It is the only one who records how a step ended; it never makes
+up a number, and while the disk refuses a record it stays alive and tries again. Nothing of the job may depend on a
+connection. (Attempts after the first, card leases and the place in line are taken between gate and first step.)
+"""
+
+import os
+import sys
+import time
+import traceback
+from typing import List, Optional
+
+from aicrun.agent import children, facts, hooks, launch, notes, programs, spawn, step_run
+from aicrun.agent.decide import expire, standing
+from aicrun.agent.history import note
+from aicrun.agent.home import Home, open_home
+from aicrun.agent.log_files import Caps
+from aicrun.agent.process import become_subreaper, boot_identity, has_pidfd, start_ticks
+from aicrun.agent.records import Launch, Reserved, Unreadable, read_record, write_record
+from aicrun.agent.refused import Refused
+from aicrun.agent.report import report_of
+from aicrun.agent.wishes import Wishes
+from aicrun.wire import names
+from aicrun.wire.jobs import End, JobRequest, StepExit, UploadResult
+
+END_ROOM_BYTES = 32 * 1024
+GATE_TICK_S = 0.1
+OLD_UPLOADS = 1000
+
+
+def main(job_dir: str, role: str) -> int:
+    """Keep the job in `job_dir`; `role` is `keeper` (the whole job) or `again` (its upload once more)."""
+    children.prepare()
+    try:
+        return _keep(job_dir, role)
+    except (OSError, Refused, Unreadable) as error:
+        sys.stderr.write("%s\n" % error)
+        return 1
+    except Exception:  # noqa: BLE001  the edge of this process
+        # The edge of this process: what it cannot answer must stand where the agent looks for its words.
+        sys.stderr.write(traceback.format_exc())
+        return 1
+
+
+def _keep(job_dir: str, role: str) -> int:
+    home = open_home(os.environ)
+    request = read_record(os.path.join(job_dir, names.REQUEST), JobRequest)
+    if request is None or os.path.realpath(home.job_dir(request.job_id)) != os.path.realpath(job_dir):
+        raise Unreadable(job_dir, "it is no job of this account")
+    if launch.hold(os.path.join(job_dir, names.KEEPER_LOCK), 10.0) is None:
+        raise Unreadable(job_dir, "it has a keeper already")
+    keeper = Keeper(home, request)
+    keeper.announce(role)
+    if role == "again":
+        keeper.upload_again()
+    elif keeper.gate():
+        keeper.run()
+    return 0
+
+
+class Keeper:
+    """One job in the hands of this process."""
+
+    def __init__(self, home: Home, request: JobRequest) -> None:
+        self._home = home
+        self._request = request
+        self._job_dir = home.job_dir(request.job_id)
+        self._record_dir = home.record_dir(request.run, request.job_id)
+        self._boot = boot_identity()
+        self._wishes = Wishes(self._job_dir, self._record_dir, request)
+        self._oom_score = spawn.protect_keeper()
+        self._subreaper = become_subreaper()
+        whole, ring = hooks.number("LOG_CAP", names.LOG_CAP_BYTES), hooks.number("LOG_TAIL", names.LOG_TAIL_BYTES)
+        self._caps = Caps(whole - ring, ring)
+
+    def announce(self, role: str) -> None:
+        """Write who keeps the job now; the agent that launched us waits for it (W1)."""
+        ticks = start_ticks(os.getpid()) or 0
+        agent = os.path.dirname(programs.boot_argv()[-1])
+        mode = "C" if os.path.isdir("/run/systemd/system") else "D"
+        who = (role, os.getpid(), ticks, self._boot, agent, sys.executable, mode)
+        record = Launch(*who, self._subreaper, has_pidfd(), time.time())
+        write_record(os.path.join(self._job_dir, names.LAUNCH), record)
+        note(self._job_dir, "keeper_started", detail=role)
+        hooks.reached("W1")
+
+    def gate(self) -> bool:
+        """Wait for the decision: True when it is `go`. Without a touch for `GATE_S` it becomes `no`."""
+        while True:
+            decision = standing(self._home, self._request.run, self._request.job_id)
+            if decision is None:
+                decision = expire(self._home, self._request.run, self._request.job_id)
+            if decision is not None:
+                hooks.reached("W2")
+                return decision.decision == "go"
+            children.wait(GATE_TICK_S)
+
+    def run(self) -> None:
+        """The attempt, its end, and what is learned from it."""
+        room = Reserved(os.path.join(self._record_dir, names.END), END_ROOM_BYTES)
+        exits: List[StepExit] = []
+        lost = ""
+        try:
+            self._attempt(1, exits)
+        except children.Lost as error:
+            lost = str(error)
+        end = End(
+            attempts=1,
+            at=time.time(),
+            exits=tuple(exits),
+            upload=self._uploaded(),
+            stop=self._wishes.any_stop(),
+            lost="supervisor_lost" if lost else "",
+            detail=lost,
+        )
+        step_run.insist(lambda: room.commit(end, once=True))
+        hooks.reached("W10")
+        note(self._job_dir, "ended")
+        self._learn()
+
+    def upload_again(self) -> None:
+        """The upload step once more, for a job that has ended; its exit goes beside the job's end."""
+        attempt = 1
+        folder = self._home.step_dir(self._request.job_id, attempt, "upload")
+        if os.path.exists(folder):
+            _move_aside(folder)
+        self._wishes = Wishes(self._job_dir, self._record_dir, self._request)
+        result = self._step("upload", attempt)
+        step_run.insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))
+        self._tell_upload()
+        self._learn()
+
+    def _attempt(self, attempt: int, exits: List[StepExit]) -> None:
+        """setup, command, upload, as far as they come; each exit is appended as soon as it is durable."""
+        if self._wishes.stop() is not None:
+            return
+        exits.append(self._step("setup", attempt))
+        if exits[-1].code != 0 or exits[-1].stop_sent or self._wishes.stop() is not None:
+            return
+        exits.append(self._step("command", attempt))
+        if self._uploads_after(exits[-1]):
+            exits.append(self._step("upload", attempt))
+            self._tell_upload()
+
+    def _uploads_after(self, command: StepExit) -> bool:
+        upload = self._request.upload
+        if upload is None or command.spawn_error:
+            return False
+        if upload.when == "always":
+            pending = self._wishes.stop()
+            if pending is not None:
+                self._wishes.served(pending)
+            return True
+        return command.code == 0 and not command.stop_sent and self._wishes.stop() is None
+
+    def _step(self, step: str, attempt: int) -> StepExit:
+        request = self._request
+        order = step_run.Order(
+            request.job_id,
+            step,
+            attempt,
+            self._job_dir,
+            self._home.step_dir(request.job_id, attempt, step),
+            self._boot,
+            self._oom_score,
+            self._caps,
+            limit_s=float(request.setup.timeout_s) if step == "setup" else None,
+            has_deadline=step == "command",
+        )
+        try:
+            program = programs.program(self._home, request, step, attempt)
+            return step_run.run_step(order, program, self._wishes)
+        except Refused as error:
+            return step_run.write_spawn_error(order, error.message)
+        except step_run.NotStarted as error:
+            return step_run.write_spawn_error(order, str(error))
+
+    def _uploaded(self) -> Optional[UploadResult]:
+        try:
+            return read_record(os.path.join(self._record_dir, names.UPLOAD_RESULT), UploadResult)
+        except Unreadable:
+            return None
+
+    def _tell_upload(self) -> None:
+        result = self._uploaded()
+        good = result is not None and result.verified
+        note(self._job_dir, "upload_verified" if good else "upload_failed", detail=result.error if result else "")
+
+    def _learn(self) -> None:
+        """Measured facts and notes; what fails here is an event, never a result."""
+        try:
+            report = report_of(self._home, self._request.run, self._request.job_id)
+            measured = facts.measure(self._home, self._request, report)
+            notes.record(self._home, self._request, report, measured)
+        except Exception as error:  # noqa: BLE001  a notes file never touches an end
+            # The job's end stands already: whatever goes wrong with a notes file must not touch it.
+            note(self._job_dir, "notes_failed", detail="%s: %s" % (type(error).__name__, error))
+
+
+def _move_aside(folder: str) -> None:
+    for number in range(1, OLD_UPLOADS):
+        try:
+            os.rename(folder, "%s.%d" % (folder, number))
+        except OSError:
+            continue
+        return

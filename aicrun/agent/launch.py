@@ -1,0 +1,163 @@
+"""Starts a process of ours that outlives this connection: own session, nobody's child, no descriptor of ours.
+
+It must not decide whether to start it. Launch modes A and B (transient units) will stand here beside C and D.
+"""
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from typing import Dict, Mapping, Optional, Tuple
+
+from aicrun.agent import children
+from aicrun.agent.family import KEEPER_MARK
+from aicrun.agent.hooks import ENABLED
+from aicrun.agent.process import boot_identity, send_signal
+from aicrun.agent.programs import boot_argv
+from aicrun.agent.pump import close_all_but
+from aicrun.agent.records import Launch, Unreadable, read_record
+from aicrun.agent.refused import Refused
+from aicrun.wire import names
+
+READY_S = 25.0
+_ERR_CAP_BYTES = 64 * 1024
+
+
+def detach(role: str, job_dir: str) -> None:
+    """Start `boot.py ROLE JOBDIR` detached; returns at once. Raises `OSError` when no process can be had."""
+    argv = boot_argv(role, job_dir)
+    env = own_environment(os.environ)
+    pid = os.fork()
+    if pid:
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            # Whoever started us ignores SIGCHLD: the kernel has reaped the go-between already.
+            pass
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _become(argv, env, job_dir)
+    finally:
+        os._exit(0)
+
+
+def own_environment(login: Mapping[str, str]) -> Dict[str, str]:
+    """The environment of a keeper: the login's, without what an outer run left in it, and with the keeper's mark."""
+    tests = ("AICRUN_TEST_",) if ENABLED else ()
+    env = {name: value for name, value in login.items() if not name.startswith("AICRUN_") or name.startswith(tests)}
+    name, _, value = KEEPER_MARK.partition("=")
+    env[name] = value
+    return env
+
+
+def wait_ready(job_dir: str, role: str, not_before: float) -> Launch:
+    """Wait until a keeper holds the job and said so after `not_before`; raises `Refused` (start_failed)."""
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        try:
+            launch = read_record(os.path.join(job_dir, names.LAUNCH), Launch)
+        except Unreadable:
+            launch = None
+        if launch is not None and launch.role == role and launch.at >= not_before:
+            return launch
+        if keeper_gave_up(job_dir):
+            break
+        time.sleep(0.005)
+    said = keeper_words(job_dir)
+    message = "the job's keeper did not start%s" % (": " + said if said else " within %d s" % READY_S)
+    raise Refused("start_failed", message, {"python": sys.executable, "file": os.path.join(job_dir, names.KEEPER_ERR)})
+
+
+def keeper_gave_up(job_dir: str) -> bool:
+    """True when a keeper wrote its last words."""
+    return os.path.exists(os.path.join(job_dir, names.KEEPER_ERR)) and bool(keeper_words(job_dir))
+
+
+def keeper_words(job_dir: str) -> str:
+    """The last line that a keeper wrote on its error stream, at most 500 characters, "" for none."""
+    try:
+        with open(os.path.join(job_dir, names.KEEPER_ERR), "rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - 4096))
+            lines = stream.read(4096).decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip()[:500] if lines else ""
+
+
+def keeper_lives(job_dir: str) -> bool:
+    """True while a process holds the job's keeper lock; the kernel is the only truth about it."""
+    return is_held(os.path.join(job_dir, names.KEEPER_LOCK))
+
+
+def poke(job_dir: str) -> bool:
+    """Wake the job's keeper so that it looks at its files at once; False when there is none.
+
+    A keeper looks by itself every second: a poke that fails costs that time, nothing else.
+    """
+    if not keeper_lives(job_dir):
+        return False
+    try:
+        launch = read_record(os.path.join(job_dir, names.LAUNCH), Launch)
+        if launch is not None and launch.boot == boot_identity():
+            send_signal(launch.pid, launch.ticks, signal.SIGUSR1)
+    except (Unreadable, OSError):
+        pass
+    return True
+
+
+def is_held(path: str) -> bool:
+    """True while somebody holds `path` exclusively; a shared probe, so that two who look never disturb each other."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def hold(path: str, at_most_s: float) -> Optional[int]:
+    """Hold `path` exclusively until this process ends: its descriptor, None when somebody else has it.
+
+    Tried for `at_most_s`, for somebody who only looks holds it shared for a moment.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + at_most_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(handle)
+                return None
+            time.sleep(0.005)
+        else:
+            return handle
+
+
+def _become(argv: Tuple[str, ...], env: Dict[str, str], job_dir: str) -> None:
+    try:
+        os.chdir("/")
+        null = os.open(os.devnull, os.O_RDWR)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        path = os.path.join(job_dir, names.KEEPER_ERR)
+        if os.path.exists(path) and os.path.getsize(path) > _ERR_CAP_BYTES:
+            os.truncate(path, 0)
+        errors = os.open(path, flags, 0o600)
+        for target, source in ((0, null), (1, null), (2, errors)):
+            os.dup2(source, target)
+        close_all_but(())
+        children.default_signals()
+        os.execve(argv[0], list(argv), env)  # noqa: S606  no shell is the point
+    except OSError as error:
+        os.write(2, ("cannot run %s: %s\n" % (argv[0], error.strerror)).encode())
+    finally:
+        os._exit(1)

@@ -1,0 +1,213 @@
+"""A step's log on disk: a head that keeps its place for ever and a ring of the newest bytes. Written by one pump.
+
+Offsets count the recorded bytes from the first on. Below `head_bytes` they are places in `log`; from there on the
+byte at `offset` lies in `log.tail` at `(offset - head_bytes) % ring_bytes`. So a byte written twice at its offset is
+written once, which makes a killed writer repeatable. It must not wait for anything.
+"""
+
+import dataclasses
+import json
+import os
+from typing import Optional, Tuple
+
+from aicrun.wire import names
+
+_STATE_BYTES = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Caps:
+    """How much of a log is kept: the first `head_bytes` and the newest `ring_bytes`."""
+
+    head_bytes: int = names.LOG_CAP_BYTES - names.LOG_TAIL_BYTES
+    ring_bytes: int = names.LOG_TAIL_BYTES
+
+
+@dataclasses.dataclass(frozen=True)
+class LogState:
+    """What the writer says: `total` recorded bytes, `busy_until` where the write in progress ends.
+
+    `dropped` bytes met a write error (full disk) and are nowhere; `done` means the writer saw the end of the pipe.
+    """
+
+    head_bytes: int
+    ring_bytes: int
+    total: int = 0
+    busy_until: int = 0
+    dropped: int = 0
+    done: bool = False
+
+
+class LogWriter:
+    """Writes at offsets, never appends; every method may be repeated after a kill."""
+
+    def __init__(self, folder: str, caps: Caps) -> None:
+        """Open (or make) the files in the step's folder; raises `OSError`."""
+        self._folder = folder
+        self.caps = caps
+        self._head = _open(os.path.join(folder, names.LOG))
+        self._state = _open(os.path.join(folder, names.LOG_STATE))
+        self._ring = -1
+
+    def write(self, data: bytes, offset: int, dropped: int) -> int:
+        """Record `data` at `offset`; how many of its bytes the disk took (fewer than all: a write error)."""
+        room = max(0, self.caps.head_bytes - offset)
+        taken = _pwrite(self._head, data[:room], offset) if room else 0
+        if taken < min(room, len(data)):
+            _shorten(self._head, offset + taken)
+            return taken
+        if taken == len(data):
+            return taken
+        rest = data[taken:]
+        if not self.say(offset + taken, offset + len(data), dropped):
+            return taken
+        taken += self._write_ring(rest, offset + taken)
+        self.say(offset + taken, offset + taken, dropped)
+        return taken
+
+    def say(self, total: int, busy_until: int, dropped: int, done: bool = False) -> bool:
+        """Publish the state in place (one small write, so it needs no new room); False when the disk refuses."""
+        caps = self.caps
+        words = [caps.head_bytes, caps.ring_bytes, total, busy_until, dropped, int(done)]
+        raw = json.dumps(words + [sum(words)]).encode("ascii").ljust(_STATE_BYTES - 1) + b"\n"
+        try:
+            return os.pwrite(self._state, raw, 0) == _STATE_BYTES
+        except OSError:
+            return False
+
+    def sync(self) -> None:
+        """Make what was written durable, as far as the disk allows."""
+        for handle in (self._head, self._ring, self._state):
+            try:
+                if handle >= 0:
+                    os.fsync(handle)
+            except OSError:
+                # The bytes are in the kernel; a full or failing disk is told by the reader's counts, not here.
+                continue
+
+    def _write_ring(self, data: bytes, offset: int) -> int:
+        if self._ring < 0:
+            try:
+                self._ring = _open(os.path.join(self._folder, names.LOG_TAIL))
+            except OSError:
+                return 0
+        size, taken = self.caps.ring_bytes, 0
+        while taken < len(data):
+            place = (offset + taken - self.caps.head_bytes) % size
+            part = data[taken : taken + size - place]
+            got = _pwrite(self._ring, part, place)
+            taken += got
+            if got < len(part):
+                break
+        return taken
+
+
+def read_state(folder: str) -> Optional[LogState]:
+    """The state of the log in a step's folder with `total` as it is now; None when there is no log yet.
+
+    A state file that is missing or torn (a full disk) counts as the standard caps and nothing beyond the head.
+    """
+    try:
+        size = os.stat(os.path.join(folder, names.LOG), follow_symlinks=False).st_size
+    except OSError:
+        return None
+    said = _said(folder) or LogState(Caps().head_bytes, Caps().ring_bytes)
+    # While the head fills, the file's own size is the truth and nothing else needs to be written.
+    total = max(size, said.total) if size >= said.head_bytes else size
+    return dataclasses.replace(said, total=total, busy_until=max(total, said.busy_until))
+
+
+def read_bytes(folder: str, offset: int, limit: int) -> Tuple[bytes, int]:
+    """At most `limit` recorded bytes from `offset` on, as (bytes, offset they really begin at).
+
+    What the ring no longer has is skipped: then the second value is greater than `offset`. Empty at the end.
+    """
+    state = read_state(folder)
+    if state is None or offset >= state.total:
+        return b"", offset
+    if offset < state.head_bytes:
+        data = _pread(os.path.join(folder, names.LOG), min(limit, state.head_bytes - offset), offset)
+        if data:
+            return data, offset
+        offset = state.head_bytes
+    return _read_ring(folder, max(offset, oldest(state)), limit)
+
+
+def oldest(state: LogState) -> int:
+    """The lowest offset at or past the head's end whose byte the ring still has."""
+    return max(state.head_bytes, state.busy_until - state.ring_bytes)
+
+
+def fallen_out(state: LogState) -> int:
+    """How many recorded bytes the ring has lost since: those between the head's end and its oldest byte."""
+    return max(0, oldest(state) - state.head_bytes)
+
+
+def _read_ring(folder: str, offset: int, limit: int) -> Tuple[bytes, int]:
+    state = read_state(folder)
+    if state is None:
+        return b"", offset
+    count = min(limit, state.total - offset)
+    path = os.path.join(folder, names.LOG_TAIL)
+    parts, place_at, left = [], offset, count
+    while left > 0:
+        place = (place_at - state.head_bytes) % state.ring_bytes
+        part = _pread(path, min(left, state.ring_bytes - place), place)
+        if not part:
+            break
+        parts.append(part)
+        place_at += len(part)
+        left -= len(part)
+    data = b"".join(parts)
+    # The writer went on meanwhile: what it has overwritten since is cut off the front.
+    after = read_state(folder)
+    lost = max(0, oldest(after) - offset) if after is not None else 0
+    return data[lost:], offset + min(lost, len(data))
+
+
+def _said(folder: str) -> Optional[LogState]:
+    for _ in range(3):
+        raw = _pread(os.path.join(folder, names.LOG_STATE), _STATE_BYTES, 0)
+        try:
+            words = json.loads(raw.decode("ascii"))
+            if len(words) == 7 and sum(words[:6]) == words[6] and words[0] > 0 and words[1] > 0:
+                return LogState(words[0], words[1], words[2], words[3], words[4], bool(words[5]))
+        except (ValueError, TypeError):
+            continue
+    return None
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _pwrite(handle: int, data: bytes, offset: int) -> int:
+    done = 0
+    while done < len(data):
+        try:
+            done += os.pwrite(handle, data[done:], offset + done)
+        except OSError:
+            break
+    return done
+
+
+def _pread(path: str, count: int, offset: int) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.pread(handle, count, offset)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def _shorten(handle: int, size: int) -> None:
+    try:
+        if os.fstat(handle).st_size > size:
+            os.ftruncate(handle, size)
+    except OSError:
+        # A longer file only shows bytes that were really written; the next write covers them.
+        return

@@ -1,0 +1,174 @@
+"""Builds the report of one job from what is known of it. It must not change anything, nor decide a status.
+
+Ages are differences of this host's own clock, never below zero.
+"""
+
+import os
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from aicrun.agent import history, log_files, outlook
+from aicrun.agent.evidence import Known, gather
+from aicrun.agent.home import Home
+from aicrun.agent.launch import keeper_words
+from aicrun.agent.process import boot_identity
+from aicrun.agent.records import NewerRecord, Unreadable, read_json, read_record
+from aicrun.agent.state import Place, StepSeen, place
+from aicrun.wire import names
+from aicrun.wire.jobs import Client, End, JobReport, JobRequest, StepExit, StepReport, StopIntent
+
+
+def report_of(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
+    """Everything about one job; raises `Unreadable` or `NewerRecord` when its record cannot be read."""
+    known = gather(home, run, job_id)
+    return report_from(home, known, time.time(), events=events)
+
+
+def report_from(home: Home, known: Known, now: float, *, events: bool = False) -> JobReport:
+    """The report of what was gathered, at `now` of this host's clock."""
+    record, seen = known.record, known.evidence
+    where = place(seen)
+    job_dir = home.job_dir(record.job_id)
+    stop = _stop(known, where)
+    supervision = known.supervision.supervision if known.supervision is not None else record.supervision
+    return JobReport(
+        job_id=record.job_id,
+        run=record.run,
+        run_id=record.run_id,
+        digest=record.digest,
+        client=record.client,
+        age_s=_age(now, record.created_at),
+        decision=where.decision,
+        phase=where.phase,
+        rank=record.rank,
+        decision_reason=where.reason,
+        supervised=where.supervised,
+        attempt=seen.end.attempts if seen.end is not None else seen.attempt,
+        steps=_steps(home, known, where, now),
+        stop=stop,
+        stop_age_s=_age(now, stop.at) if stop is not None else None,
+        leftover_pids=known.leftover_pids,
+        lost=where.lost,
+        lost_detail=_lost_detail(home, known, where),
+        ended_age_s=_age(now, seen.end.at) if seen.end is not None and where.phase == "ended" else None,
+        execution=record.execution,
+        supervision=supervision if isinstance(supervision, dict) else {},
+        source=record.source,
+        workspace=record.workspace,
+        checkpoints=outlook.checkpoints(record.checkpoints, now),
+        upload_request=record.upload,
+        upload=known.upload or (seen.end.upload if seen.end is not None else None),
+        cards=record.cards,
+        machine=record.machine,
+        spec_file=record.spec_file,
+        swept=seen.end is not None and not seen.has_folder,
+        progress=_progress(home, known),
+        facts=_facts(os.path.join(home.record_dir(record.run, record.job_id), names.FACTS)),
+        forgotten=known.forgotten,
+        events=history.read(job_dir, now) if events else (),
+    )
+
+
+def broken(run: str, job_id: str, error: Unreadable) -> JobReport:
+    """The report of a job whose record is there and cannot be read: it may have run, so its end is unknown."""
+    return JobReport(
+        job_id,
+        run,
+        run_id="",
+        digest="",
+        client=Client("", "", ""),
+        age_s=0.0,
+        decision="go",
+        phase="ended",
+        lost="record_lost",
+        lost_detail=str(error),
+        newer_schema=isinstance(error, NewerRecord),
+    )
+
+
+def _stop(known: Known, where: Place) -> Optional[StopIntent]:
+    if known.evidence.end is not None and where.phase == "ended":
+        return known.evidence.end.stop
+    return known.stop
+
+
+def _steps(home: Home, known: Known, where: Place, now: float) -> Tuple[StepReport, ...]:
+    record, seen = known.record, known.evidence
+    by_name: Dict[str, StepSeen] = {step.step: step for step in seen.steps}
+    ended = _ended_steps(seen.end)
+    if known.upload_exit is not None:
+        ended["upload"] = known.upload_exit
+    wanted = ["setup", "command"] + (["upload"] if record.upload is not None else [])
+    found: List[StepReport] = []
+    for name in wanted:
+        step = by_name.get(name) or StepSeen(name, exit=ended.get(name))
+        folder = home.step_dir(record.job_id, seen.attempt, name)
+        found.append(_step(step, folder, seen.keeper_lives and where.phase != "ended", now))
+    return tuple(found)
+
+
+def _ended_steps(end: Optional[End]) -> Dict[str, StepExit]:
+    return {one.step: one for one in end.exits} if end is not None else {}
+
+
+def _step(step: StepSeen, folder: str, kept: bool, now: float) -> StepReport:
+    state = "waiting"
+    if step.exit is not None:
+        state = "ended"
+    elif step.start is not None:
+        state = "running" if kept or step.main_lives else "lost"
+    log = log_files.read_state(folder)
+    return StepReport(
+        step.step,
+        state,
+        pid=step.start.pid if step.start is not None and state == "running" else 0,
+        age_s=_age(now, step.start.started_at) if step.start is not None else None,
+        exit=step.exit,
+        log_bytes=log.total if log is not None else 0,
+        log_dropped_bytes=log.dropped + log_files.fallen_out(log) if log is not None else 0,
+    )
+
+
+def _lost_detail(home: Home, known: Known, where: Place) -> str:
+    """One line of evidence for an end that nobody recorded."""
+    seen = known.evidence
+    if where.lost and seen.end is not None:
+        return seen.end.detail
+    if where.lost == "record_lost":
+        return "its folder %s is gone" % home.job_dir(known.record.job_id)
+    if where.lost == "reboot" and known.launch is not None:
+        return "the host was restarted since: boot %s then, %s now" % (
+            known.launch.boot.boot_id,
+            boot_identity().boot_id,
+        )
+    if where.lost:
+        pids = ["%s pid %d" % (step.step, step.start.pid) for step in seen.steps if step.start is not None]
+        keeper = "keeper pid %d" % known.launch.pid if known.launch is not None else "its keeper"
+        return "%s is gone and nothing of it lives (%s)" % (keeper, ", ".join(pids))
+    if where.phase == "never_started":
+        return keeper_words(home.job_dir(known.record.job_id))
+    return "; ".join(known.torn)
+
+
+def _progress(home: Home, known: Known) -> Dict[str, str]:
+    record, seen = known.record, known.evidence
+    patterns: Dict[str, Any] = {}
+    try:
+        request = read_record(os.path.join(home.job_dir(record.job_id), names.REQUEST), JobRequest)
+        patterns = request.progress if request is not None else {}
+    except Unreadable:
+        # Progress is a courtesy: a broken request hides no status.
+        return {}
+    return outlook.progress(patterns, home.step_dir(record.job_id, seen.attempt, "command"))
+
+
+def _facts(path: str) -> Dict[str, Any]:
+    try:
+        data = read_json(path)
+    except Unreadable:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _age(now: float, then: float) -> float:
+    return max(0.0, now - then)

@@ -1,0 +1,230 @@
+"""Makes a job, at most once: by its id (same id, same answer) and by its run's name (start-protocol, section 2).
+
+All of it happens under the host lock: another record of the run is settled before ours exists, and ours exists only
+together with a living keeper behind a closed gate. Nothing of the job runs before a durable `go`.
+"""
+
+import os
+import shutil
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from aicrun.agent import decide, hooks, jobs, launch, store
+from aicrun.agent.history import note
+from aicrun.agent.home import Home
+from aicrun.agent.process import boot_identity
+from aicrun.agent.records import NewerRecord, Unreadable, sync_folder, write_record
+from aicrun.agent.refused import Refused
+from aicrun.wire import names
+from aicrun.wire.codec import WireError, from_json, to_json
+from aicrun.wire.jobs import SCHEMA, Decision, JobReport, JobRequest, RunRecord
+
+Answer = Tuple[Dict[str, Any], bytes]
+
+_NEW = ".new-"
+
+
+def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{request, confirm} -> {answer, report, reason}: `ok`, `busy` (with the record in the way) or `no`.
+
+    With `confirm` the decision `go` is written in the same step. Raises `Refused`: invalid_request, newer_record,
+    state_unusable, store_incomplete, too_many_jobs, start_failed.
+    """
+    request = _request(body)
+    confirm = body.get("confirm") is True
+    _check_store(home, request)
+    with home.host_lock():
+        known = _known(home, request, confirm)
+        if known is not None:
+            return known
+        in_the_way = _in_the_way(home, request)
+        if in_the_way is not None:
+            return _told("busy", in_the_way, in_the_way.decision)
+        _check_room(home, request)
+        try:
+            _make(home, request)
+        except OSError:
+            # A full disk: nothing half made may stay, and the caller is told what the system said.
+            _clear_half_made(home, request.job_id)
+            raise
+        decision = _launch(home, request, confirm)
+    if decision is not None:
+        launch.poke(home.job_dir(request.job_id))
+    return _told("ok", jobs.one(home, request.run, request.job_id), "")
+
+
+def _request(body: Dict[str, Any]) -> JobRequest:
+    raw = body.get("request")
+    if isinstance(raw, dict) and isinstance(raw.get("schema"), int) and raw["schema"] > SCHEMA:
+        raise Refused("newer_record", "the request was written by a newer aicrun (schema %d)" % raw["schema"])
+    try:
+        request = from_json(JobRequest, raw, "request")
+    except WireError as error:
+        raise Refused("invalid_request", str(error)) from error
+    faults = _faults(request)
+    if faults:
+        raise Refused("invalid_request", "the request has faults: %s" % "; ".join(faults), {"job": request.job_id[:16]})
+    return request
+
+
+def _faults(request: JobRequest) -> List[str]:
+    faults = []
+    if not names.HEX16.match(request.job_id):
+        faults.append("job_id is not 16 hex digits")
+    if not names.HEX16.match(request.run_id):
+        faults.append("run_id is not 16 hex digits")
+    if not names.RUN_NAME.match(request.run):
+        faults.append("run is no run name")
+    if not os.path.isabs(request.workspace):
+        faults.append("workspace is not absolute")
+    if request.checkpoints and not os.path.isabs(request.checkpoints):
+        faults.append("checkpoints is not absolute")
+    if not request.command or not request.command[0]:
+        faults.append("command is empty")
+    if not request.is_argv and len(request.command) != 1:
+        faults.append("command as text is one item")
+    if sum(len(part.encode("utf-8", "surrogatepass")) for part in request.command) > names.COMMAND_CAP_BYTES:
+        faults.append("command is over %d bytes" % names.COMMAND_CAP_BYTES)
+    if any("\0" in part for part in request.command + tuple(request.env.values()) + tuple(request.env)):
+        faults.append("command or env holds a NUL character")
+    if any(not name or "=" in name for name in request.env):
+        faults.append("env has a name that is empty or holds =")
+    if request.limits.grace_s < 0 or request.max_jobs < 1:
+        faults.append("limits are below zero")
+    return faults
+
+
+def _check_store(home: Home, request: JobRequest) -> None:
+    if request.source is None:
+        return
+    missing = store.complete(home, request.source.tree)
+    if missing:
+        facts = {"tree": request.source.tree, "missing": str(len(missing)), "first": missing[0]}
+        message = "the source is not complete here: %d contents are missing" % len(missing)
+        raise Refused("store_incomplete", message, facts)
+
+
+def _known(home: Home, request: JobRequest, confirm: bool) -> Optional[Answer]:
+    """The answer for an id that was heard of before, None for a new one; a repeated `confirm` decides now."""
+    buried = decide.tombstone(home, request.job_id)
+    if buried is not None:
+        return _told("no", None, buried.reason)
+    run = home.run_of(request.job_id)
+    if run is None:
+        return None
+    if run != request.run:
+        raise Refused("invalid_request", "job %s belongs to the run %s" % (request.job_id, run), {"run": run})
+    decision = decide.settle(home, run, request.job_id)
+    if decision is None and confirm:
+        decision = decide.decide(home, run, request.job_id, decide.go(_by(request)))
+        launch.poke(home.job_dir(request.job_id))
+    report = jobs.seen(home, run, request.job_id)
+    if decision is not None and decision.decision == "no":
+        return _told("no", report, decision.reason)
+    return _told("ok", report, "")
+
+
+def _in_the_way(home: Home, request: JobRequest) -> Optional[JobReport]:
+    """Another record of this run that counts as started or as being started; raises `Refused` for an unreadable one."""
+    for job_id in home.job_ids(request.run):
+        try:
+            decide.settle(home, request.run, job_id)
+            report = jobs.seen(home, request.run, job_id)
+        except Unreadable as error:
+            token = "newer_record" if isinstance(error, NewerRecord) else "state_unusable"
+            raise Refused(token, "a record of the run %s may be this run: %s" % (request.run, error)) from error
+        ignored = report.decision == "no" or report.phase == "never_started" or report.forgotten
+        if not ignored and job_id not in request.named:
+            return report
+    return None
+
+
+def _check_room(home: Home, request: JobRequest) -> None:
+    active = sum(1 for job_id in os.listdir(home.jobs()) if launch.keeper_lives(home.job_dir(job_id)))
+    if active >= request.max_jobs:
+        facts = {"active": str(active), "most": str(request.max_jobs)}
+        raise Refused("too_many_jobs", "%d jobs are active here, %d are allowed" % (active, request.max_jobs), facts)
+
+
+def _make(home: Home, request: JobRequest) -> None:
+    """Job folder first, record second: a job exists when its record does, and then it has its folder."""
+    hooks.reached("reserve.begin")
+    _clear_half_made(home, request.job_id)
+    folder = os.path.join(home.jobs(), _NEW + request.job_id)
+    os.mkdir(folder, 0o700)
+    write_record(os.path.join(folder, names.REQUEST), request)
+    os.rename(folder, home.job_dir(request.job_id))
+    sync_folder(home.jobs())
+    decide.touched(home, request.job_id)
+    hooks.reached("reserve.folder")
+    run_dir = home.run_dir(request.run)
+    os.makedirs(run_dir, mode=0o700, exist_ok=True)
+    record_dir = os.path.join(run_dir, _NEW + request.job_id)
+    os.mkdir(record_dir, 0o700)
+    write_record(os.path.join(record_dir, names.RECORD), _record(home, request))
+    os.rename(record_dir, home.record_dir(request.run, request.job_id))
+    sync_folder(run_dir)
+    sync_folder(home.runs())
+    note(home.job_dir(request.job_id), "reserved", by=_by(request))
+    hooks.reached("reserve.record")
+
+
+def _clear_half_made(home: Home, job_id: str) -> None:
+    """What a killed reserve left: names that only this lock's holder uses, and a folder without a record."""
+    for folder in (home.jobs(), *(home.run_dir(run) for run in home.run_names())):
+        for name in os.listdir(folder):
+            if name.startswith(_NEW):
+                shutil.rmtree(os.path.join(folder, name))
+    if os.path.isdir(home.job_dir(job_id)) and not launch.keeper_lives(home.job_dir(job_id)):
+        shutil.rmtree(home.job_dir(job_id))
+
+
+def _record(home: Home, request: JobRequest) -> RunRecord:
+    return RunRecord(
+        job_id=request.job_id,
+        run=request.run,
+        run_id=request.run_id,
+        rank=request.rank,
+        digest=request.digest,
+        client=request.client,
+        created_at=time.time(),
+        named=request.named,
+        execution=request.execution,
+        supervision=request.supervision,
+        machine=request.machine,
+        spec_file=request.spec_file,
+        workspace=request.workspace,
+        checkpoints=request.checkpoints,
+        upload=request.upload,
+        source=request.source,
+        cards=request.cards,
+        boot_id=boot_identity().boot_id,
+        host_id=home.host_id,
+    )
+
+
+def _launch(home: Home, request: JobRequest, confirm: bool) -> Optional[Decision]:
+    job_dir = home.job_dir(request.job_id)
+    try:
+        launch.detach("keeper", job_dir)
+        hooks.reached("reserve.launched")
+        launch.wait_ready(job_dir, "keeper", 0.0)
+        hooks.reached("reserve.ready")
+    except (Refused, OSError) as error:
+        # A keeper that comes up after all finds this and leaves.
+        decide.decide(home, request.run, request.job_id, decide.no("keeper lost", "host"))
+        if isinstance(error, OSError):
+            raise Refused("start_failed", "no process could be started: %s" % error.strerror) from error
+        raise
+    return decide.decide(home, request.run, request.job_id, decide.go(_by(request))) if confirm else None
+
+
+def _by(request: JobRequest) -> str:
+    return "%s@%s" % (request.client.user, request.client.host)
+
+
+def _told(answer: str, report: Optional[JobReport], reason: str) -> Answer:
+    told: Dict[str, Any] = {"answer": answer, "reason": reason}
+    if report is not None:
+        told["report"] = to_json(report)
+    return told, b""

@@ -1,0 +1,177 @@
+"""Answers one connection: a request on stdin, a reply on stdout, until the input ends; then this process is gone.
+
+The table below is all that can be asked. A no is data; what nobody expected is the refusal `internal` with its type
+and place, never with its text, which may hold what is private. It must not know what a call does.
+"""
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from typing import IO, Any, Callable, Dict, Optional, Tuple
+
+from aicrun import __version__
+from aicrun.agent import bodies
+from aicrun.agent.home import Home, open_home
+from aicrun.agent.records import NewerRecord, Unreadable
+from aicrun.agent.refused import Refused
+from aicrun.wire.calls import PROTOCOL_FIRST, PROTOCOL_LAST, ConnectionEnded, read_request, write_reply
+from aicrun.wire.codec import WireError
+
+Handler = Callable[[Home, Dict[str, Any], bytes], Tuple[Dict[str, Any], bytes]]
+
+SWEEP_EVERY_S = 3600.0
+_SWEPT = "swept"
+
+# Call -> (file, function). Loaded when asked: a process answers a few calls, and its start is what a user waits for.
+TABLE: Dict[str, Tuple[str, str]] = {
+    "survey": ("survey", "survey"),
+    "store_missing": ("store", "missing"),
+    "store_put": ("store", "put"),
+    "reserve": ("reserve", "reserve"),
+    "look": ("jobs", "look"),
+    "confirm": ("decide", "confirm"),
+    "withdraw": ("decide", "withdraw"),
+    "unqueue": ("decide", "unqueue"),
+    "await": ("decide", "await_decision"),
+    "touch": ("decide", "touch"),
+    "jobs": ("jobs", "jobs"),
+    "job": ("jobs", "job"),
+    "wait": ("jobs", "wait"),
+    "log": ("logs", "log"),
+    "stop": ("stop", "stop"),
+    "supervise": ("changes", "supervise"),
+    "upload": ("changes", "upload"),
+    "delete": ("changes", "delete"),
+    "forget": ("changes", "forget"),
+    "notes": ("notes", "read"),
+    "note": ("notes", "add"),
+    "doctor": ("doctor", "doctor"),
+    "gc": ("sweep", "gc"),
+}
+
+
+def main() -> int:
+    """Serve stdin and stdout to the end of input; always 0, for every fault of a call is an answer."""
+    source = sys.stdin.buffer
+    # Nothing but replies may reach the client: whatever prints goes to stderr from here on.
+    with os.fdopen(os.dup(1), "wb") as replies:
+        os.dup2(2, 1)
+        home = _converse(source, replies)
+    if home is not None:
+        _sweep(home)
+    return 0
+
+
+def _converse(source: IO[bytes], replies: IO[bytes]) -> Optional[Home]:
+    marker, home = "", None
+    try:
+        while True:
+            request = read_request(source)
+            if request is None:
+                return home
+            call, body, payload = request
+            if call == "hello" and not marker:
+                marker = str(body.get("marker", ""))
+            if not marker.isalnum() or len(marker) != 32:
+                # Not one of our clients: there is no marker that an answer could stand behind.
+                return home
+            answer, data, home = _answer(home, call, body, payload)
+            write_reply(replies, marker, answer, data)
+    except (ConnectionEnded, BrokenPipeError):
+        return home
+    except WireError as error:
+        # The stream is out of step: no later byte of it can be trusted.
+        if marker:
+            write_reply(replies, marker, _refusal(Refused("invalid_request", str(error))))
+        return home
+
+
+def _answer(
+    home: Optional[Home], call: str, body: Dict[str, Any], payload: bytes
+) -> Tuple[Dict[str, Any], bytes, Optional[Home]]:
+    try:
+        home = home or open_home(os.environ)
+        found, data = handler(call)(home, body, payload)
+    except Refused as error:
+        return _refusal(error), b"", home
+    except NewerRecord as error:
+        return _refusal(Refused("newer_record", str(error), {"file": error.path})), b"", home
+    except Unreadable as error:
+        return _refusal(Refused("state_unusable", str(error), {"file": error.path})), b"", home
+    except OSError as error:
+        where = str(error.filename or "")
+        message = "%s: %s" % (where or call, error.strerror or type(error).__name__)
+        return _refusal(Refused("state_unusable", message, {"file": where, "place": _place(error)})), b"", home
+    except Exception as error:  # noqa: BLE001  the edge of this process
+        return _refusal(Refused("internal", "%s in %s" % (type(error).__name__, _place(error)))), b"", home
+    return {"answer": found}, data, home
+
+
+def handler(call: str) -> Handler:
+    """The function that answers `call`; raises `Refused` (invalid_request) for a call that this agent lacks."""
+    if call == "hello":
+        return hello
+    if call not in TABLE:
+        raise Refused("invalid_request", "this agent has no call %s" % call[:40], {"call": call[:40]})
+    file, function = TABLE[call]
+    found: Handler = getattr(importlib.import_module("aicrun.agent." + file), function)
+    return found
+
+
+def hello(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """{marker, protocol: [first, last], digest} -> {protocol, digest, version, python, host_id, hostname}.
+
+    Raises `Refused` (protocol_mismatch) when no version is common, or the client means another agent than this one.
+    """
+    # Only the first call of a connection needs these.
+    import socket
+
+    from aicrun.agent.digest import agent_digest
+    from aicrun.agent.programs import bundle_root
+
+    protocol = _common(body.get("protocol"))
+    digest: str = agent_digest(bundle_root())
+    wanted = bodies.text(body, "digest", "")
+    if wanted and wanted != digest:
+        raise Refused("protocol_mismatch", "this agent is not the one that was sent", {"have": digest, "sent": wanted})
+    told = {"protocol": protocol, "digest": digest, "version": __version__, "host_id": home.host_id}
+    return dict(told, python="%d.%d.%d" % sys.version_info[:3], hostname=socket.gethostname()), b""
+
+
+def _common(offered: Any) -> int:
+    if not isinstance(offered, list) or len(offered) != 2 or not all(isinstance(one, int) for one in offered):
+        raise Refused("invalid_request", "protocol: [first, last] is expected", {"field": "protocol"})
+    first: int = max(offered[0], PROTOCOL_FIRST)
+    last: int = min(offered[1], PROTOCOL_LAST)
+    if first > last:
+        facts = {"client": "%d..%d" % (offered[0], offered[1]), "agent": "%d..%d" % (PROTOCOL_FIRST, PROTOCOL_LAST)}
+        raise Refused("protocol_mismatch", "client and agent have no protocol version in common", facts)
+    return last
+
+
+def _refusal(error: Refused) -> Dict[str, Any]:
+    return {"refused": {"token": error.token, "message": error.message, "facts": error.facts}}
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return "%s:%d" % (os.path.basename(frames[-1].filename), frames[-1].lineno or 0) if frames else "?"
+
+
+def _sweep(home: Home) -> None:
+    """At most hourly, when nobody waits for us any more; a fault in it is the next call's to meet."""
+    mark = os.path.join(home.jobs_root, _SWEPT)
+    try:
+        if time.time() - os.stat(mark).st_mtime < SWEEP_EVERY_S:
+            return
+    except OSError:
+        pass
+    try:
+        with open(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w"):
+            pass
+        importlib.import_module("aicrun.agent.sweep").sweep(home, time.time())
+    except Exception:  # noqa: BLE001  the edge of this process
+        # The last edge of this process: nobody listens any more, and no run may suffer from a sweep.
+        return

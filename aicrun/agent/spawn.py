@@ -1,0 +1,170 @@
+"""Forks the two processes of a step: its pump, and its program behind a gate. It must not wait for either.
+
+The program cannot run before its identity is on disk: the child stands at the gate until a byte comes, and leaves
+unexecuted when the keeper dies first.
+"""
+
+import dataclasses
+import json
+import os
+import time
+from typing import Dict, NoReturn, Tuple
+
+from aicrun.agent import children, pump
+from aicrun.agent.log_files import Caps
+from aicrun.agent.process import look
+
+# Raised for the job so that the kernel's out-of-memory choice falls on it before its keeper (conmon does the same).
+OOM_SCORE_UP = 300
+OOM_SCORE_KEEPER_DOWN = 500
+NEVER_RAN = 127
+
+
+@dataclasses.dataclass(frozen=True)
+class Gated:
+    """A child at its gate: `gate` opens it, `errors` tells why an exec failed (end of file: it did not)."""
+
+    pid: int
+    ticks: int
+    gate: int
+    errors: int
+
+    def open(self) -> str:
+        """Let it run; "" when the program was executed, else what failed in words. Closes both pipes."""
+        try:
+            os.write(self.gate, b"g")
+        except OSError:
+            # It died at the gate; how is told by whoever waits for it.
+            pass
+        os.close(self.gate)
+        raw = b""
+        while True:
+            part = os.read(self.errors, 4096)
+            if not part:
+                break
+            raw += part
+        os.close(self.errors)
+        return _words(raw)
+
+    def abandon(self) -> None:
+        """Close the gate without opening it: the child leaves unexecuted."""
+        os.close(self.gate)
+        os.close(self.errors)
+
+
+def protect_keeper() -> int:
+    """Make the keeper a worse choice for the kernel's out-of-memory killer; the score its jobs start from.
+
+    Only root may lower a score; elsewhere nothing changes.
+    """
+    try:
+        with open("/proc/self/oom_score_adj", encoding="ascii") as stream:
+            before = int(stream.read())
+    except (OSError, ValueError):
+        return 0
+    _write_oom_score(max(-1000, before - OOM_SCORE_KEEPER_DOWN))
+    return before
+
+
+def fork_pump(pipe: int, folder: str, caps: Caps, journal: pump.Journal) -> int:
+    """A pump process for the pipe; its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os._exit(pump.run(pipe, folder, caps, journal))
+    except OSError:
+        os._exit(1)
+    finally:
+        # Whatever else happened: this process must never run the keeper's code behind the fork.
+        os._exit(2)
+
+
+def fork_gated(argv: Tuple[str, ...], env: Dict[str, str], cwd: str, write_end: int, oom_score: int) -> Gated:
+    """A child that will execute `argv` once its gate is opened; raises `OSError` when no process can be had."""
+    gate_read, gate_write = os.pipe()
+    error_read, error_write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            _child(_Child(argv, env, cwd, write_end, oom_score, gate_read, gate_write, error_write))
+        finally:
+            os._exit(NEVER_RAN)
+    os.close(gate_read)
+    os.close(error_write)
+    return Gated(pid, _ticks(pid), gate_write, error_read)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Child:
+    argv: Tuple[str, ...]
+    env: Dict[str, str]
+    cwd: str
+    write_end: int
+    oom_score: int
+    gate_read: int
+    gate_write: int
+    error_write: int
+
+
+def _child(child: _Child) -> NoReturn:
+    stage = "prepare"
+    try:
+        # The keeper's own copy of the gate is closed first, or its death would never be seen here.
+        os.close(child.gate_write)
+        os.setsid()
+        children.default_signals()
+        _write_oom_score(min(1000, child.oom_score + OOM_SCORE_UP))
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(child.write_end, 1)
+        os.dup2(child.write_end, 2)
+        pump.close_all_but({child.gate_read, child.error_write})
+        if os.read(child.gate_read, 1) != b"g":
+            os._exit(NEVER_RAN)
+        os.close(child.gate_read)
+        stage = "cwd"
+        os.chdir(child.cwd)
+        stage = "exec"
+        os.execve(child.argv[0], list(child.argv), child.env)  # noqa: S606  no shell is the point
+    except (OSError, ValueError) as error:
+        message = getattr(error, "strerror", None) or str(error)
+        told = {"stage": stage, "errno": getattr(error, "errno", 0), "message": message}
+        told["what"] = child.cwd if stage == "cwd" else child.argv[0]
+        os.write(child.error_write, json.dumps(told).encode("utf-8"))
+    os._exit(NEVER_RAN)
+
+
+def _words(raw: bytes) -> str:
+    if not raw:
+        return ""
+    try:
+        told = json.loads(raw.decode("utf-8"))
+        stage, what, message = str(told["stage"]), str(told["what"]), str(told["message"])
+    except (ValueError, KeyError, TypeError):
+        return "the program could not be started"
+    if stage == "cwd":
+        return "cannot enter the folder %s: %s" % (what, message)
+    if stage == "exec" and told.get("errno") == 2 and os.path.exists(what):
+        return "cannot run %s: the interpreter in its first line is missing" % what
+    return "cannot run %s: %s" % (what, message)
+
+
+def _ticks(pid: int) -> int:
+    deadline = time.monotonic() + 5
+    while True:
+        proc = look(pid)
+        if proc is not None:
+            return proc.ticks
+        if time.monotonic() > deadline:
+            raise OSError("process %d does not show in /proc" % pid)
+        time.sleep(0.001)
+
+
+def _write_oom_score(score: int) -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
+            stream.write(str(score))
+    except OSError:
+        # Not permitted to lower it, or no such file: only the order of an out-of-memory kill is lost.
+        return

@@ -1,0 +1,312 @@
+"""One step of an attempt from its fork to its durable end: the order of writes is what makes endings honest.
+
+room for the exit record, pump, gated child, `start.json`, gate, wait without reaping, `exit.json`, reap, leftovers,
+end of the log (W3 to W9 of the supervision design). It must never write an exit that the kernel did not tell.
+"""
+
+import dataclasses
+import os
+import signal
+import time
+from typing import Callable, List, Optional, Tuple, TypeVar
+
+from aicrun.agent import children, family, history, hooks, pump, spawn
+from aicrun.agent.log_files import Caps
+from aicrun.agent.process import Proc
+from aicrun.agent.programs import Program
+from aicrun.agent.records import Reserved, Stuck, StuckProcess, write_record
+from aicrun.agent.wishes import Wishes
+from aicrun.wire import names
+from aicrun.wire.facts import BootIdentity
+from aicrun.wire.jobs import StepExit, StepStart
+
+T = TypeVar("T")
+
+EXIT_ROOM_BYTES = 4096
+LEFTOVER_GRACE_S = 10.0
+STUCK_AFTER_S = 60.0
+DRAIN_S = 5.0
+PUMP_STALL_S = 5.0
+TICK_S = 1.0
+BUSY_TICK_S = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`."""
+
+    job_id: str
+    step: str
+    attempt: int
+    job_dir: str
+    folder: str
+    boot: BootIdentity
+    oom_score: int
+    caps: Caps
+    limit_s: Optional[float] = None
+    has_deadline: bool = False
+
+
+class NotStarted(Exception):
+    """The step could not even be prepared; nothing of its program ran."""
+
+
+def run_step(order: Order, program: Program, wishes: Wishes) -> StepExit:
+    """Run one step to its end and return its exit record, which is durable by then.
+
+    Raises `NotStarted` when its program was surely never executed, `children.Lost` when the kernel cannot tell how
+    it ended (nothing is recorded then).
+    """
+    return _Step(order, program, wishes).run()
+
+
+def write_spawn_error(order: Order, message: str) -> StepExit:
+    """The exit of a step whose program could not be had at all, kept in its folder where that is possible."""
+    record = StepExit(order.step, order.attempt, 0.0, time.time(), spawn_error=message[:1000])
+    try:
+        os.makedirs(order.folder, mode=0o700, exist_ok=True)
+        write_record(os.path.join(order.folder, names.STEP_EXIT), record)
+    except OSError:
+        # The disk may be what failed; the same exit goes into the job's end, whose room is reserved.
+        pass
+    return record
+
+
+def insist(deed: Callable[[], T]) -> T:
+    """Do it, again and again while the disk refuses: leaving without a record is what a keeper may not do."""
+    pause_s = 0.5
+    while True:
+        try:
+            return deed()
+        except OSError:
+            time.sleep(pause_s)
+            pause_s = min(30.0, pause_s * 2)
+
+
+class _Step:
+    def __init__(self, order: Order, program: Program, wishes: Wishes) -> None:
+        self._order = order
+        self._program = program
+        self._wishes = wishes
+        self._journal = pump.Journal()
+        self._pump = 0
+        self._pump_beats = (-1, 0.0)
+        self._started = time.monotonic()
+        self._term_at: Optional[float] = None
+        self._grace_s = 0.0
+        self._kill_at: Optional[float] = None
+        self._killed = False
+        self._stuck: Tuple[StuckProcess, ...] = ()
+        self._stop_sent = False
+        self._timed_out = False
+
+    def run(self) -> StepExit:
+        order = self._order
+        try:
+            room = self._prepare()
+        except OSError as fault:
+            raise NotStarted("%s could not be started: %s" % (order.step, fault)) from fault
+        child = self._child
+        self._at("W5")
+        self._started = time.monotonic()
+        error = child.open()
+        self._at("W6")
+        history.note(order.job_dir, "step_started", detail=order.step)
+        ended = self._wait()
+        self._at("ended")
+        record = self._exit(ended, error)
+        insist(lambda: room.commit(record))
+        self._at("W7")
+        children.reap(child.pid)
+        self._sweep()
+        self._at("W8")
+        self._drain()
+        self._at("W9")
+        history.note(order.job_dir, "step_ended", detail=order.step)
+        return record
+
+    def _prepare(self) -> Reserved:
+        """Everything up to a child at its gate whose identity is durable; raises `OSError`, then nothing will run."""
+        order, program = self._order, self._program
+        os.makedirs(order.folder, mode=0o700, exist_ok=True)
+        room = Reserved(os.path.join(order.folder, names.STEP_EXIT), EXIT_ROOM_BYTES)
+        self._pipe, write_end = pump.make_pipe()
+        try:
+            self._start_pump()
+            self._at("W3")
+            self._child = spawn.fork_gated(program.argv, program.env, program.cwd, write_end, order.oom_score)
+            self._at("W4")
+            self._record_start(self._child)
+        except OSError:
+            room.give_up()
+            os.close(self._pipe)
+            raise
+        finally:
+            os.close(write_end)
+        return room
+
+    def _at(self, place: str) -> None:
+        hooks.reached("%s.%s" % (self._order.step, place))
+
+    def _record_start(self, child: spawn.Gated) -> None:
+        order, boot = self._order, self._order.boot
+        identity = (boot.boot_id, boot.pid_namespace, boot.init_ticks)
+        start = StepStart(order.step, order.attempt, child.pid, child.ticks, child.pid, *identity, time.time())
+        try:
+            write_record(os.path.join(order.folder, names.STEP_START), start)
+        except OSError:
+            child.abandon()
+            children.reap(child.pid)
+            raise
+
+    def _exit(self, ended: children.Ended, error: str) -> StepExit:
+        order = self._order
+        common = StepExit(order.step, order.attempt, time.monotonic() - self._started, time.time())
+        if error:
+            return dataclasses.replace(common, spawn_error=error[:1000])
+        return dataclasses.replace(
+            common,
+            code=ended.code,
+            signal=ended.signal,
+            stop_sent=self._stop_sent,
+            timed_out=self._timed_out,
+        )
+
+    # Waiting and obeying.
+
+    def _wait(self) -> children.Ended:
+        while True:
+            ended = children.ended(self._child.pid)
+            if ended is not None:
+                return ended
+            self._obey()
+            self._tend()
+            children.wait(self._next_look_s())
+
+    def _next_look_s(self) -> float:
+        now, looks = time.monotonic(), [TICK_S]
+        if self._kill_at is not None:
+            looks.append(self._kill_at - now if self._kill_at > now else BUSY_TICK_S)
+        deadline = self._deadline()
+        if deadline is not None and self._term_at is None:
+            looks.append(deadline - now)
+        return max(0.0, min(looks))
+
+    def _deadline(self) -> Optional[float]:
+        limit_s = self._order.limit_s
+        if limit_s is None and self._order.has_deadline:
+            limit_s = self._wishes.limits().max_duration_s
+        return self._started + limit_s if limit_s is not None else None
+
+    def _obey(self) -> None:
+        now, deadline = time.monotonic(), self._deadline()
+        stop = self._wishes.stop() or (self._wishes.any_stop() if self._stop_sent else None)
+        if stop is not None and self._term_at is None:
+            self._stop_sent = self._terminate(float(stop.grace_s))
+            if self._stop_sent:
+                self._wishes.served(stop)
+                history.note(self._order.job_dir, "stop_sent", detail=self._order.step)
+        elif deadline is not None and now >= deadline and self._term_at is None:
+            self._timed_out = self._terminate(float(self._wishes.limits().grace_s))
+        if stop is not None and self._term_at is not None:
+            # A second stop may shorten the grace of the first, or of a deadline; it never makes it longer.
+            self._kill_at = min(self._kill_at or now, self._term_at + stop.grace_s)
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill()
+
+    def _terminate(self, grace_s: float) -> bool:
+        """TERM to the step's group; False when there was no living process to receive it."""
+        if children.ended(self._child.pid) is not None:
+            return False
+        sent = family.signal_group(self._child.pid, self._child.ticks, signal.SIGTERM)
+        if sent:
+            self._term_at = time.monotonic()
+            self._kill_at = self._term_at + grace_s
+        return sent
+
+    def _kill(self) -> None:
+        members = self._members()
+        if family.signal_all(members, signal.SIGKILL) and not self._killed:
+            self._killed = True
+            history.note(self._order.job_dir, "kill_sent", detail=self._order.step)
+        self._tell_stuck(members)
+
+    def _tell_stuck(self, members: List[Proc]) -> None:
+        """Once KILL was in vain for long: name who is left, durably, so that a stop can be told to have failed."""
+        now = time.monotonic()
+        if self._kill_at is None or now < self._kill_at + STUCK_AFTER_S or not members:
+            return
+        who = tuple(StuckProcess(member.pid, member.ticks) for member in members)
+        if who != self._stuck:
+            self._stuck = who
+            record = Stuck(who, self._order.boot, time.time())
+            insist(lambda: write_record(os.path.join(self._order.job_dir, names.STUCK), record))
+
+    # What is left of the tree, and the log.
+
+    def _members(self) -> List[Proc]:
+        return family.Family(self._order.job_id, os.getpid(), frozenset((self._pump,))).members()
+
+    def _sweep(self) -> None:
+        """End what the step left behind: TERM, grace, KILL, until two looks in a row find nobody."""
+        members = self._members() or self._members()
+        if not members:
+            return
+        family.signal_all(members, signal.SIGTERM)
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + min(LEFTOVER_GRACE_S, float(self._wishes.limits().grace_s))
+        empty = 0
+        while empty < 2:
+            self._tend()
+            members = self._members()
+            empty = 0 if members else empty + 1
+            if members and time.monotonic() >= self._kill_at:
+                family.signal_all(members, signal.SIGKILL)
+                self._tell_stuck(members)
+            children.wait(BUSY_TICK_S if not self._stuck else TICK_S)
+        history.note(self._order.job_dir, "leftovers_killed", detail=self._order.step)
+
+    def _tend(self) -> None:
+        """Reap orphans; replace a pump that died or that stands still although output waits."""
+        ended = children.ended(self._pump) if self._pump else None
+        if ended is not None:
+            children.reap(self._pump)
+            self._pump = 0
+            if ended.code != 0:
+                self._start_pump()
+        children.reap_orphans(frozenset((self._child.pid, self._pump)))
+        self._watch_pump()
+
+    def _watch_pump(self) -> None:
+        now = time.monotonic()
+        beats = self._journal.beats()
+        if not self._pump or beats != self._pump_beats[0] or not pump.waiting_bytes(self._pipe):
+            self._pump_beats = (beats, now)
+        elif now - self._pump_beats[1] > PUMP_STALL_S:
+            # The next one is forked when this one is surely gone: two would both read.
+            os.kill(self._pump, signal.SIGKILL)
+
+    def _start_pump(self) -> None:
+        self._pump = spawn.fork_pump(self._pipe, self._order.folder, self._order.caps, self._journal)
+        self._pump_beats = (-1, time.monotonic())
+
+    def _drain(self) -> None:
+        """Let the pump reach the end of the pipe; what still holds the pipe open after `DRAIN_S` is not waited for."""
+        until = time.monotonic() + DRAIN_S
+        while self._pump and time.monotonic() < until:
+            self._tend()
+            if self._pump:
+                children.wait(BUSY_TICK_S)
+        if self._pump:
+            self._dismiss_pump()
+        os.close(self._pipe)
+
+    def _dismiss_pump(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            os.kill(self._pump, number)
+            until = time.monotonic() + DRAIN_S
+            while time.monotonic() < until:
+                if children.ended(self._pump) is not None:
+                    children.reap(self._pump)
+                    return
+                children.wait(BUSY_TICK_S)

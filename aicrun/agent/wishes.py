@@ -1,0 +1,58 @@
+"""What people want of a running job now: its stop intent and its limits, re-read when their files change.
+
+It must not act. A broken file counts as no wish, for a keeper must not fall over what somebody else wrote.
+"""
+
+import os
+from typing import Dict, Optional, Tuple, Type, TypeVar
+
+from aicrun.agent.records import Supervision, Unreadable, read_record
+from aicrun.wire import names
+from aicrun.wire.jobs import JobRequest, Limits, StopIntent
+
+T = TypeVar("T")
+
+
+class Wishes:
+    """The wishes for one job; cheap to ask often."""
+
+    def __init__(self, job_dir: str, record_dir: str, request: JobRequest) -> None:
+        self._stop_path = os.path.join(job_dir, names.STOP)
+        self._supervision_path = os.path.join(record_dir, names.SUPERVISION)
+        self._request = request
+        self._seen: Dict[str, Tuple[int, int, int]] = {}
+        self._read: Dict[str, object] = {}
+        self._served = -1.0
+
+    def stop(self) -> Optional[StopIntent]:
+        """The stop that is asked for and not served yet."""
+        intent = self._current(self._stop_path, StopIntent)
+        return intent if intent is not None and intent.at > self._served else None
+
+    def any_stop(self) -> Optional[StopIntent]:
+        """The stop intent, served or not."""
+        return self._current(self._stop_path, StopIntent)
+
+    def served(self, intent: StopIntent) -> None:
+        """A stop has ended its step: what runs after it (an upload, always) is not stopped by it."""
+        self._served = intent.at
+
+    def limits(self) -> Limits:
+        """The limits of now."""
+        changed = self._current(self._supervision_path, Supervision)
+        return changed.limits if changed is not None else self._request.limits
+
+    def _current(self, path: str, kind: Type[T]) -> Optional[T]:
+        try:
+            state = os.stat(path, follow_symlinks=False)
+        except OSError:
+            return None
+        key = (state.st_ino, state.st_mtime_ns, state.st_size)
+        if self._seen.get(path) != key:
+            try:
+                self._read[path] = read_record(path, kind)
+            except Unreadable:
+                self._read[path] = None
+            self._seen[path] = key
+        value = self._read.get(path)
+        return value if isinstance(value, kind) else None
