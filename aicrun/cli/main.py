@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -102,7 +103,8 @@ def run(argv: Sequence[str]) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(cli, {}, "aicrun", COMPLETE, os.environ[COMPLETE])
-    screen.json = "--json" in argv
+    # Before anything is parsed: what goes wrong while parsing wants to know already.
+    screen.json, screen.debug = "--json" in argv, "--debug" in argv
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _ended(screen, list(argv))
@@ -167,7 +169,7 @@ def _fault(fault: Exception) -> AicrunError:
         f"a fault of aicrun itself: {words}",
         facts=(("runs", "no run is touched by it: aicrun list shows them"),),
         ways=(
-            Way("see where it broke", "aicrun --debug " + " ".join(sys.argv[1:])),
+            Way("see where it broke", shlex.join(["aicrun", "--debug", *sys.argv[1:]])),
             Way("report it, with what that prints, as CONTRIBUTING.md says"),
         ),
     )

@@ -13,7 +13,7 @@ from aicrun.lifecycle.events import LogBytes, StepBegan, StepDone, Tell
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.patience import Patience
 from aicrun.lifecycle.session import Session
-from aicrun.plan.words import count, size
+from aicrun.plan.words import counted, size
 from aicrun.wire.jobs import JobReport, StepReport
 from aicrun.wire.status import Standing, Status, status_of
 
@@ -181,7 +181,7 @@ def _tell_upload(watch: Watch, report: JobReport, seen: bool) -> None:
     if upload is None or not upload.verified or not (seen or step is not None):
         return
     took = step.exit.duration_s if step is not None and step.exit is not None else 0.0
-    words = f"{count(upload.files)} files, {size(upload.bytes)} to {upload.destination}, verified"
+    words = f"{counted(upload.files, 'file')}, {size(upload.bytes)} to {upload.destination}, verified"
     watch.tell(StepDone(watch.run, "upload", words, took))
 
 
