@@ -37,6 +37,7 @@ class Diagnostic:
     """One fault; `severity` is `error` or `warning`, `code` an `AIC-E…`/`AIC-W…` number of `codes.py`.
 
     `path` is the key path (`machine.gpu`), empty for faults of the text itself. `notes` and `helps` are sentences.
+    `alone` True: reading ended here, the rest of the file could not be checked.
     """
 
     severity: str
@@ -47,6 +48,7 @@ class Diagnostic:
     excerpts: tuple[Excerpt, ...] = ()
     notes: tuple[str, ...] = ()
     helps: tuple[str, ...] = ()
+    alone: bool = False
 
 
 class DocumentInvalid(SpecInvalid):

@@ -146,6 +146,7 @@ class RunSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     limits: LimitsSpec = field(default_factory=LimitsSpec)
     queue_wait_s: int = 86400
+    queue_priority: int = 0
     checkpoints: CheckpointSpec = field(default_factory=CheckpointSpec)
     progress: tuple[ProgressSpec, ...] = ()
     notes: str = ""

@@ -1,0 +1,243 @@
+"""From a checked tree to the values of a `RunSpec`. It must not check: every field here is known to be valid."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from aicrun.spec.model import (
+    CardDemand,
+    CheckpointSpec,
+    DiskDemand,
+    LimitsSpec,
+    ProgressSpec,
+    RunSpec,
+    Selector,
+    SetupSpec,
+    SourceSpec,
+    UploadSpec,
+)
+from aicrun.spec.nodes import Node, texts, written
+from aicrun.spec.placeholders import filled
+from aicrun.spec.rules import TARGETS
+from aicrun.spec.sizes import (
+    cards,
+    duration_s,
+    headroom_mib,
+    percent,
+    size_bytes,
+    size_mib,
+    size_range_mib,
+    version_range,
+)
+
+# The classes of fields of design section 5. What is in neither of the first two selects machines.
+EXECUTION = ("command", "cwd", "shell", "env", "secrets", "source", "setup", "inputs", "resume", "params")
+SUPERVISION = ("limits", "retry", "queue", "progress", "notify", "notes", "description", "labels")
+
+
+class _Tree:
+    """Reads optional fields of the tree by path, with `${run.name}` filled in."""
+
+    def __init__(self, root: Node, name: str) -> None:
+        self.root = root
+        self.name = name
+
+    def text(self, *path: str, default: str = "") -> str:
+        node = self.root.at(*path)
+        return default if node is None else filled(node.text or "", self.name)
+
+    def texts(self, *path: str) -> dict[str, str]:
+        return {key: filled(text, self.name) for key, text in texts(self.root.at(*path)).items()}
+
+    def list(self, *path: str) -> tuple[str, ...]:
+        """The items as text; one text stands for a list of one."""
+        node = self.root.at(*path)
+        if node is None:
+            return ()
+        nodes = node.elements() if node.children is not None else (node,)
+        return tuple(filled(item.text or "", self.name) for item in nodes)
+
+    def number(self, *path: str) -> int | None:
+        node = self.root.at(*path)
+        return None if node is None else int(node.value)
+
+    def flag(self, *path: str, default: bool) -> bool:
+        node = self.root.at(*path)
+        return default if node is None else bool(node.value)
+
+    def seconds(self, *path: str) -> int | None:
+        return duration_s(self.text(*path)) if self.root.at(*path) is not None else None
+
+    def written(self, *path: str) -> Any:
+        node = self.root.at(*path)
+        return None if node is None else _filled(written(node), self.name)
+
+
+def run_spec(root: Node, file: str, folder: str, overrides: tuple[str, ...]) -> RunSpec:
+    """The run in `root`; `folder` is the spec's, against which local paths are resolved."""
+    name = root.value["name"]
+    tree = _Tree(root, name)
+    gpu = _demand(tree)
+    command = root.at("command")
+    wait = tree.seconds("queue", "wait")
+    return RunSpec(
+        name=name,
+        file=file,
+        folder=folder,
+        command=tree.list("command"),
+        execution=_execution(tree),
+        supervision=_supervision(tree),
+        selector=_selector(tree),
+        is_argv=command is not None and command.children is not None,
+        shell=tree.text("shell", default="bash"),
+        description=tree.text("description"),
+        labels=tree.texts("labels"),
+        machine=_machine(tree, gpu),
+        workspace=tree.text("workspace", default=f"~/aic-jobs/{name}"),
+        cwd=tree.text("cwd"),
+        source=_source(tree, folder),
+        setup=_setup(tree, has_card=gpu is not None),
+        env=tree.texts("env"),
+        limits=_limits(tree),
+        queue_wait_s=86400 if wait is None else wait,
+        queue_priority=tree.number("queue", "priority") or 0,
+        checkpoints=CheckpointSpec(tree.text("checkpoints", "path"), _upload(tree)),
+        progress=_progress(root),
+        notes=tree.text("notes"),
+        overrides=overrides,
+    )
+
+
+def _filled(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(item, name) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, name) for item in value]
+    return filled(value, name) if isinstance(value, str) else value
+
+
+def _execution(tree: _Tree) -> dict[str, Any]:
+    fields = {key: tree.written(key) for key in EXECUTION if key in tree.root.keys}
+    if tree.root.at("machine", "gpu") is not None:
+        fields["gpu"] = tree.written("machine", "gpu")
+    if tree.root.at("checkpoints", "path") is not None:
+        fields["checkpoints"] = {"path": tree.written("checkpoints", "path")}
+    return fields
+
+
+def _supervision(tree: _Tree) -> dict[str, Any]:
+    fields = {key: tree.written(key) for key in SUPERVISION if key in tree.root.keys}
+    checkpoints = tree.written("checkpoints") or {}
+    checkpoints.pop("path", None)
+    if checkpoints:
+        fields["checkpoints"] = checkpoints
+    return fields
+
+
+def _selector(tree: _Tree) -> dict[str, Any]:
+    machine = tree.written("machine") or {}
+    machine.pop("gpu", None)
+    fields = {"machine": machine} if machine else {}
+    if "workspace" in tree.root.keys:
+        fields["workspace"] = tree.written("workspace")
+    return fields
+
+
+def _machine(tree: _Tree, gpu: CardDemand | None) -> Selector:
+    disk = None
+    if tree.root.at("machine", "disk") is not None:
+        disk = DiskDemand(tree.text("machine", "disk", "path"), size_bytes(tree.text("machine", "disk", "free")) or 0)
+    return Selector(
+        names=tree.list("machine", "name"),
+        labels=tree.texts("machine", "labels"),
+        gpu=gpu,
+        cpus=tree.number("machine", "cpus"),
+        memory_mib=size_mib(tree.text("machine", "memory")),
+        disk=disk,
+    )
+
+
+def _demand(tree: _Tree) -> CardDemand | None:
+    node = tree.root.at("machine", "gpu")
+    if node is None:
+        return None
+    path = ("machine", "gpu")
+    if node.text is not None:
+        count, size = cards(node.text) or (1, "")
+        vram = size_mib(size) or 0
+        return CardDemand(vram, headroom_mib(None, vram), count)
+    vram = size_mib(tree.text(*path, "vram")) or 0
+    headroom = tree.text(*path, "headroom") if node.at("headroom") else None
+    most_busy = percent(tree.text(*path, "max_utilization", default="10%"))
+    return CardDemand(
+        vram_mib=vram,
+        headroom_mib=headroom_mib(headroom, vram),
+        count=tree.number(*path, "count") or 1,
+        models=tree.list(*path, "model"),
+        total_vram_mib=size_range_mib(tree.text(*path, "total_vram")),
+        uuid=tree.text(*path, "uuid"),
+        index=tree.number(*path, "index"),
+        max_utilization_percent=round(most_busy or 0),
+        foreign_allowed=tree.text(*path, "foreign") == "allow",
+        compute_capability=version_range(tree.text(*path, "compute_capability")),
+        driver=version_range(tree.text(*path, "driver")),
+        cuda=version_range(tree.text(*path, "cuda")),
+        same_model=tree.flag(*path, "same_model", default=True),
+    )
+
+
+def _source(tree: _Tree, folder: str) -> SourceSpec | None:
+    path = tree.text("source", "path")
+    if not path:
+        return None
+    absolute = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+    return SourceSpec(absolute, tree.list("source", "include"), tree.list("source", "exclude"))
+
+
+def _setup(tree: _Tree, *, has_card: bool) -> SetupSpec | None:
+    if tree.root.at("setup") is None:
+        return None
+    timeout = tree.seconds("setup", "timeout")
+    return SetupSpec(
+        python=tree.text("setup", "python"),
+        packages=tree.list("setup", "packages"),
+        requirements=tree.text("setup", "requirements"),
+        torch_backend=tree.text("setup", "torch_backend", default="auto" if has_card else "none"),
+        run=tree.list("setup", "run"),
+        timeout_s=1800 if timeout is None else timeout,
+    )
+
+
+def _limits(tree: _Tree) -> LimitsSpec:
+    grace = tree.seconds("limits", "grace")
+    return LimitsSpec(
+        max_duration_s=tree.seconds("limits", "max_duration"),
+        grace_s=30 if grace is None else grace,
+        stall_s=tree.seconds("limits", "stall"),
+    )
+
+
+def _upload(tree: _Tree) -> UploadSpec | None:
+    path = ("checkpoints", "upload")
+    if tree.root.at(*path) is None:
+        return None
+    to = tree.text(*path, "to")
+    scheme = to.partition(":")[0]
+    return UploadSpec(
+        to=to,
+        scheme=scheme,
+        tool=tree.text(*path, "with", default=TARGETS[scheme][0][0]),
+        layout=tree.text(*path, "layout", default="exact" if scheme == "hf" else "run"),
+        when=tree.text(*path, "when", default="success"),
+        required=tree.flag(*path, "required", default=True),
+    )
+
+
+def _progress(root: Node) -> tuple[ProgressSpec, ...]:
+    progress = root.at("progress")
+    return tuple(
+        ProgressSpec(name, value["pattern"].text or "", value["goal"].text or "" if "goal" in value else "")
+        for name, node in (progress.items() if progress else ())
+        for value in (dict(node.items()),)
+    )

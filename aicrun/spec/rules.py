@@ -1,0 +1,258 @@
+"""Rules that the schema cannot say: between fields, about paths, targets, patterns, and files of this client.
+
+Each rule passes over fields of the wrong type, which the schema has told already. It must not ask a machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator
+
+from aicrun.spec.findings import Finding, Range, range_of
+from aicrun.spec.grammar import nearest
+from aicrun.spec.nodes import Node, Path, dotted
+from aicrun.spec.sizes import duration_s, size_range_mib, version_range
+from aicrun.spec.values import short
+
+COMMAND_CAP_BYTES = 65536
+# One version, or conditions as pip writes them (PEP 440), parted by commas.
+PYTHON_RANGE = re.compile(
+    r"(?:[0-9]+(?:\.[0-9]+){0,2}|(?:(?:===?|!=|~=|>=?|<=?) ?[0-9]+(?:\.[0-9]+)*(?:\.\*)?)(?: ?, ?(?:===?|!=|~=|>=?|<=?) ?[0-9]+(?:\.[0-9]+)*(?:\.\*)?)*)"
+)
+# The tools of each kind of target, its default first, and how such a target looks.
+TARGETS = {
+    "s3": (("aws", "rclone"), re.compile(r"s3://[^/\s]+(?:/\S*)?")),
+    "rclone": (("rclone",), re.compile(r"rclone:[^:\s/-][^:\s]*:\S*")),
+    "hf": (("hf",), re.compile(r"hf:[A-Za-z0-9][\w.${}-]*/[\w.${}-]+(?:/\S*)?")),
+    "ssh": (("rsync",), re.compile(r"ssh://[A-Za-z0-9_][^/\s]*/\S*")),
+    "file": (("copy",), re.compile(r"file:(?:/|~/|\$\{)[^\n]*|file:~")),
+}
+_OWNED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+_SETUPS = (("lock",), ("project",), ("venv",), ("requirements", "packages"))
+
+
+def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
+    """Every fault by these rules; `folder` is the spec's own, empty when no local file is to be looked at."""
+    yield from _cards(root)
+    yield from _ranges(root)
+    yield from _paths(root)
+    yield from _setup(root)
+    yield from _upload(root)
+    yield from _patterns(root)
+    yield from _command(root)
+    yield from _owned(root)
+    if folder:
+        yield from _local_files(root, folder)
+
+
+def _cards(root: Node) -> Iterator[Finding]:
+    gpu = root.at("machine", "gpu")
+    if gpu is None or gpu.children is None:
+        return
+    pins = [key for key in ("uuid", "index") if key in gpu.keys]
+    path: Path = ("machine", "gpu")
+    if len(pins) == 2:
+        yield _exclusive(gpu, path, "uuid", "index")
+    count = gpu.at("count")
+    if pins and count is not None and isinstance(count.value, int) and count.value > 1:
+        message = f'"machine.gpu.{pins[0]}" pins one card, and "count" asks for {count.value}'
+        also = (range_of(gpu.keys[pins[0]]), "one card")
+        help_ = "keep one of the two"
+        yield Finding("AIC-E114", message, range_of(count), path, f"{count.value} cards", helps=(help_,), also=also)
+
+
+def _exclusive(node: Node, path: Path, one: str, other: str) -> Finding:
+    first, second = sorted((node.keys[one], node.keys[other]), key=lambda key: key.start.index)
+    name = f'"{dotted(path)}"'
+    message = f'{name} takes only one of "{first.text}" and "{second.text}"'
+    also = (range_of(first), "first here")
+    return Finding("AIC-E114", message, range_of(second), path, "and here", helps=("keep one of the two",), also=also)
+
+
+def _ranges(root: Node) -> Iterator[Finding]:
+    gpu: Path = ("machine", "gpu")
+    for key, read in (
+        ("total_vram", size_range_mib),
+        ("compute_capability", version_range),
+        ("driver", version_range),
+        ("cuda", version_range),
+    ):
+        node = root.at(*gpu, key)
+        bounds = read(node.text or "") if node is not None else None
+        if (
+            node is not None
+            and bounds is not None
+            and None not in (bounds.low, bounds.high)
+            and bounds.low > bounds.high
+        ):
+            yield _upside_down(node, (*gpu, key))
+    backoff = root.at("retry", "backoff")
+    if backoff is not None and backoff.text:
+        low, _, high = (duration_s(side) for side in backoff.text.partition(".."))
+        if low is not None and high is not None and low > high:
+            yield _upside_down(backoff, ("retry", "backoff"))
+
+
+def _upside_down(node: Node, path: Path) -> Finding:
+    low, _, high = (node.text or "").partition("..")
+    message = f'"{dotted(path)}" goes from {low} to {high}, which is upside down'
+    return Finding("AIC-E123", message, range_of(node), path, helps=(f"write {high}..{low}",))
+
+
+def _paths(root: Node) -> Iterator[Finding]:
+    for path in (("workspace",), ("machine", "disk", "path")):
+        node = root.at(*path)
+        text = node.text if node is not None else None
+        if node is not None and text and not text.startswith(("/", "~/", "${")) and text != "~":
+            message = f'"{dotted(path)}" is a path on the machine, and "{short(text)}" starts nowhere'
+            yield Finding("AIC-E124", message, range_of(node), path, helps=(f"write ~/{text.removeprefix('./')}",))
+    for path in (("cwd",), ("checkpoints", "path"), ("setup", "requirements")):
+        node = root.at(*path)
+        text = node.text if node is not None else None
+        if node is None or not text:
+            continue
+        absolute_is_fine = path[0] == "checkpoints"
+        if text.startswith("/") and absolute_is_fine:
+            continue
+        if text.startswith(("/", "~")) or ".." in text.split("/"):
+            message = f'"{dotted(path)}" stays below the tree, and "{short(text)}" leads out of it'
+            help_ = "write it relative to the top of the tree, without .."
+            yield Finding("AIC-E124", message, range_of(node), path, helps=(help_,))
+
+
+def _setup(root: Node) -> Iterator[Finding]:
+    setup = root.at("setup")
+    if setup is None:
+        return
+    there = [key for keys in _SETUPS for key in keys if key in setup.keys][:9]
+    groups = [group for group in _SETUPS if any(key in setup.keys for key in group)]
+    if len(groups) > 1:
+        keys = [next(key for key in group if key in there) for group in groups]
+        yield _exclusive(setup, ("setup",), keys[0], keys[1])
+    python = setup.at("python")
+    if (
+        python is not None
+        and python.text
+        and not isinstance(python.value, bool)
+        and not PYTHON_RANGE.fullmatch(python.text)
+    ):
+        message = f'"setup.python" is a version or a range of versions, and "{short(python.text)}" is none'
+        helps = ('write 3.12, or ">=3.10"',)
+        yield Finding("AIC-E125", message, range_of(python), ("setup", "python"), helps=helps)
+
+
+def _upload(root: Node) -> Iterator[Finding]:
+    above: Path = ("checkpoints", "upload")
+    node = root.at(*above, "to")
+    if node is None or not node.text:
+        return
+    scheme, colon, _ = node.text.partition(":")
+    path = (*above, "to")
+    if not colon or scheme not in TARGETS:
+        near = nearest(scheme, tuple(TARGETS)) if colon else ""
+        help_ = f"did you mean {near}:?" if near else "targets start with s3://, rclone:, hf:, ssh:// or file:"
+        if node.text.startswith(("/", "~/")):
+            help_ = f"write file:{node.text}"
+        message = f'"{dotted(path)}" is no known target: "{short(node.text)}"'
+        yield Finding("AIC-E127", message, range_of(node), path, helps=(help_,))
+        return
+    tools, form = TARGETS[scheme]
+    if not form.fullmatch(node.text):
+        message = f'"{dotted(path)}" is no complete {scheme}: target: "{short(node.text)}"'
+        yield Finding(
+            "AIC-E127", message, range_of(node), path, helps=("the forms: aicrun explain checkpoints.upload.to",)
+        )
+    yield from _tool(root, scheme, tools)
+
+
+def _tool(root: Node, scheme: str, tools: tuple[str, ...]) -> Iterator[Finding]:
+    above: Path = ("checkpoints", "upload")
+    tool = root.at(*above, "with")
+    known = [name for names, _ in TARGETS.values() for name in names]
+    if tool is not None and tool.text in known and tool.text not in tools:
+        message = f"{tool.text} does not carry to {scheme}: targets"
+        yield Finding("AIC-E127", message, range_of(tool), (*above, "with"), helps=(f"write {' or '.join(tools)}",))
+    for key in ("endpoint", "profile"):
+        option = root.at(*above, key)
+        if option is not None and scheme != "s3":
+            message = f'"{key}" belongs to s3:// targets'
+            yield Finding("AIC-E127", message, range_of(option), (*above, key), helps=("remove the line",))
+
+
+def _patterns(root: Node) -> Iterator[Finding]:
+    progress = root.at("progress")
+    for name, value in progress.items() if progress else ():
+        node = value.at("pattern")
+        if node is None or not node.text:
+            continue
+        wrong = _wrong_pattern(node.text)
+        if wrong:
+            path: Path = ("progress", name, "pattern")
+            help_ = "the first group is the value: 'loss=([0-9.]+)'"
+            yield Finding("AIC-E126", f'"{dotted(path)}" {wrong}', range_of(node), path, helps=(help_,))
+
+
+def _wrong_pattern(pattern: str) -> str:
+    if len(pattern) > 1000:
+        return "has more than 1,000 characters"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            groups = re.compile(pattern).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is no regular expression: {short(str(error))}"
+    return "" if groups else "has no group ( )"
+
+
+def _command(root: Node) -> Iterator[Finding]:
+    command = root.at("command")
+    if command is None or command.text is None:
+        return
+    size = len(command.text.encode("utf-8", "replace"))
+    if size > COMMAND_CAP_BYTES:
+        message = f'"command" has {size:,} bytes, {COMMAND_CAP_BYTES:,} at most'
+        yield Finding("AIC-E128", message, range_of(command), ("command",), helps=("put it into a file of the source",))
+    elif command.text and not command.text.strip():
+        yield Finding(
+            "AIC-E115", '"command" is empty text', range_of(command), ("command",), helps=("write what runs",)
+        )
+
+
+def _owned(root: Node) -> Iterator[Finding]:
+    env = root.at("env")
+    has_card = root.at("machine", "gpu") is not None
+    for name in env.keys if env else ():
+        if name.startswith("AICRUN_") or (has_card and name in _OWNED):
+            where = range_of(env.keys[name]) if env else None
+            help_ = (
+                "remove the line; pin a card with machine.gpu.index or uuid" if name in _OWNED else "use another name"
+            )
+            if where is not None:
+                yield Finding("AIC-E129", f"aicrun sets {name} itself", where, ("env", name), helps=(help_,))
+
+
+def _local_files(root: Node, folder: str) -> Iterator[Finding]:
+    source = root.at("source", "path")
+    top = folder
+    if source is not None and source.text:
+        top = os.path.join(folder, os.path.expanduser(source.text))
+        if not os.path.isdir(top):
+            what = "is not a folder" if os.path.exists(top) else "is not there"
+            yield _missing(range_of(source), ("source", "path"), source.text, what, top)
+            return
+    requirements = root.at("setup", "requirements")
+    text = requirements.text if requirements is not None else None
+    if requirements is None or not text or root.at("source", "git") is not None:
+        return
+    file = os.path.join(top, text)
+    if not text.startswith(("/", "~")) and not os.path.isfile(file):
+        what = "is not a file" if os.path.exists(file) else "is not there"
+        yield _missing(range_of(requirements), ("setup", "requirements"), text, what, file)
+
+
+def _missing(where: Range, path: Path, text: str, what: str, looked: str) -> Finding:
+    note = f"looked for {os.path.normpath(looked)}"
+    message = f'"{dotted(path)}" names {short(text)}, which {what}'
+    return Finding("AIC-E160", message, where, path, notes=(note,), helps=("correct the path, or make the file",))

@@ -1,0 +1,52 @@
+"""Fields of the grammar that this version refuses, as data: what is not built yet, and words that are reserved.
+
+A capability that gets built loses its row here, and nothing else. No field may be accepted and left undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aicrun.spec.findings import Finding, Range, range_of
+from aicrun.spec.nodes import Node, Path, dotted
+
+# Field, the values that are supported (none: the key itself is not), what to do meanwhile.
+NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
+    (("source", "git"), (), "clone it here and use source: {path: …}"),
+    (("inputs",), (), "name the paths in env"),
+    (("secrets",), (), "log in on the machine once, or keep the value in a file there"),
+    (("setup", "lock"), (), "use requirements"),
+    (("setup", "project"), (), "use requirements, with a line for the project itself"),
+    (("setup", "venv"), (), "call its interpreter by its path in the command"),
+    (("setup", "wheels"), (), "use requirements with --find-links"),
+    (("setup", "preflight"), ("none",), "remove it, or write none"),
+    (("retry",), (), "apply again with --again"),
+    (("resume",), (), "let the command look for its own last checkpoint"),
+    (("notify",), (), "use aicrun wait"),
+    (("params",), (), "use one --set for each run, with a name of its own"),
+    (("checkpoints", "keep"), (), "let the command prune its checkpoints"),
+    (("checkpoints", "upload", "when"), ("success",), "remove it, or write success"),
+)
+RESERVED = ("nodes", "share", "after")
+
+
+def unsupported_findings(root: Node) -> Iterator[Finding]:
+    """A finding for each field that is there and is not supported, or is a reserved word."""
+    for path, values, help_ in NOT_YET:
+        node = root.at(*path)
+        if node is None or node.text in values or (values and node.children is not None):
+            continue
+        what = f'"{dotted(path)}"' if not values else f'"{dotted(path)}: {node.text}"'
+        where = range_of(node) if values else _key(root, path)
+        yield Finding("AIC-E150", f"{what} is not supported yet", where, path, helps=(help_,))
+    for word in RESERVED:
+        if root.at(word) is not None:
+            help_ = "remove it; keys of your own start with x-"
+            yield Finding(
+                "AIC-E151", f'"{word}" is a reserved word', range_of(root.keys[word]), (word,), helps=(help_,)
+            )
+
+
+def _key(root: Node, path: Path) -> Range:
+    above = root.at(*path[:-1]) or root
+    return range_of(above.keys[str(path[-1])])
