@@ -118,9 +118,8 @@ def find_uv(into):
     sys.path.insert(0, HERE)
     import platform
 
-    from aicrun.hosts.uv import fetch_uv
-
     from aicrun.errors import AicrunError
+    from aicrun.hosts.uv import fetch_uv
 
     libc = "glibc" if platform.libc_ver()[0] == "glibc" else "musl"
     try:
