@@ -54,7 +54,7 @@ from aicrun.plan.model import Wanted
 from aicrun.plan.saved import from_document, to_document
 from aicrun.spec.diagnostics import Diagnostic
 from aicrun.spec.load import Loaded as Loaded
-from aicrun.spec.load import find_inventory, load_inventory, load_run, local_inventory
+from aicrun.spec.load import find_inventory, find_specs, load_inventory, load_run, local_inventory
 from aicrun.spec.model import Inventory, RunSpec
 from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import Client
@@ -64,7 +64,6 @@ from aicrun.wire.status import Standing as Standing
 from aicrun.wire.status import Status as Status
 from aicrun.wire.status import status_of as status_of
 
-_RUN_FILES = (".yaml", ".yml")
 STATUSES = tuple(status.value for status in Status)
 
 
@@ -116,7 +115,7 @@ def load(paths: Sequence[str], overrides: Sequence[str] = (), strict: bool = Fal
     """All specs of several files; a folder stands for the run files in it. Raises `DocumentInvalid`, `UsageError`."""
     specs: list[RunSpec] = []
     warnings: list[Diagnostic] = []
-    for path in _files(paths):
+    for path in (found for path in paths for found in find_specs(path)):
         loaded = load_run(path, overrides=tuple(overrides), strict=strict)
         specs += loaded.specs
         warnings += loaded.warnings
@@ -126,19 +125,6 @@ def load(paths: Sequence[str], overrides: Sequence[str] = (), strict: bool = Fal
             raise UsageError("AIC-E004", f"{spec.file} and {seen[spec.name]} both are the run {spec.name}")
         seen[spec.name] = spec.file
     return Loaded(tuple(specs), tuple(warnings))
-
-
-def _files(paths: Sequence[str]) -> Iterator[str]:
-    for path in paths:
-        if not os.path.isdir(path):
-            yield path
-            continue
-        names = sorted(
-            name for name in os.listdir(path) if name.endswith(_RUN_FILES) and not name.startswith("machines.")
-        )
-        if not names:
-            raise UsageError("AIC-E014", f"the folder {path} has no run.yaml", ways=(Way("make one", "aicrun init"),))
-        yield from (os.path.join(path, name) for name in names)
 
 
 def plan(

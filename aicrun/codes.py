@@ -52,9 +52,6 @@ AIC-E012 a question needs an answer, and nobody can be asked
 AIC-E013 the file is there already
   A file that people may have written is never overwritten.
   | aicrun init --to other.yaml
-AIC-E014 the folder has no run file
-  A folder stands for all run files in it, and there is none.
-  | aicrun init
 AIC-E015 the plan cannot be read
   The file is not there, is no saved plan, or was written by a newer version.
   | aicrun plan run.yaml -o plan.json

@@ -14,6 +14,7 @@ from aicrun.errors import Exit, UsageError, Way
 from aicrun.plan.words import counted
 from aicrun.spec.diagnostics import Diagnostic, DocumentInvalid
 from aicrun.spec.load import load_inventory, load_run
+from aicrun.spec.render import summary
 
 _SCHEMAS = ("run", "machines", "plan")
 
@@ -49,9 +50,10 @@ def init_command(screen: Screen, to: str) -> int:
 @click.command("validate", epilog="Example: aicrun validate run.yaml machines.yaml --strict")
 @click.argument("files", nargs=-1, metavar="[FILES]...")
 @click.option("--strict", is_flag=True, help="Warnings are errors.")
+@click.option("-v", "--verbose", is_flag=True, help="All of each fault, also past ten.")
 @with_json
 @click.pass_obj
-def validate_command(screen: Screen, files: tuple[str, ...], strict: bool) -> int:
+def validate_command(screen: Screen, files: tuple[str, ...], strict: bool, verbose: bool) -> int:
     """Check run files and machines.yaml, all faults in one pass. Default: run.yaml."""
     found: list[Diagnostic] = []
     said: list[str] = []
@@ -66,7 +68,7 @@ def validate_command(screen: Screen, files: tuple[str, ...], strict: bool) -> in
         body = {"files": list(files or ("run.yaml",)), "errors": errors, "warnings": warnings, "valid": not errors}
         screen.document("validate", {**body, "diagnostics": as_documents(found)})
         return code
-    screen.err([*as_lines(found), ""] if found else [])
+    screen.err([*as_lines(found, verbose), ""] if found else [])
     (screen.err if errors else screen.out)(said)
     if errors:
         first = next(item.code for item in found if item.severity == "error")
@@ -84,10 +86,7 @@ def _checked(path: str, strict: bool) -> tuple[tuple[Diagnostic, ...], list[str]
             return warnings, [f"{words}, {counted(len(warnings), 'warning')}."]
         loaded = load_run(path, strict=strict)
     except DocumentInvalid as error:
-        errors = sum(1 for item in error.diagnostics if item.severity == "error")
-        counts = [counted(errors, "error"), counted(len(error.diagnostics) - errors, "warning")]
-        words = ", ".join(count for count in counts if not count.startswith("0 "))
-        return error.diagnostics, [f"{path}: {words}. No machine was asked."]
+        return error.diagnostics, [summary(path, error.diagnostics)]
     runs, warned = counted(len(loaded.specs), "run"), counted(len(loaded.warnings), "warning")
     return loaded.warnings, [f"{path}: valid (version 1), {runs}, {warned}. Next: aicrun plan {path}"]
 

@@ -76,6 +76,10 @@ def upload_command(screen: Screen, run: str, machines: str) -> int:
     """Upload an ended run's checkpoints again and verify them; the training is not repeated."""
     with api.open_session(machines) as (session, _):
         found = api.find(session, run)
+        done = found.report.upload
+        if done is not None and done.verified:
+            screen.out([f"{found.report.run} is uploaded and verified already: {harmless(done.destination)}"])
+            return _done(screen, "upload", found)
         screen.interrupted = (f"The upload of {found.report.run} goes on on {found.machine}.",)
         found = api.upload(session, found, Story(screen).tell)
         result = found.report.upload

@@ -75,7 +75,8 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
     names = tuple(dict.fromkeys(spec.name for spec in specs))
 
     def ask(backend: Backend, machine: Machine) -> HostReading:
-        return backend.survey(Question(names, paths_to_ask(specs, machine), machine.data, cards))
+        paths = paths_to_ask(specs, machine) or (machine.data or "~",)
+        return backend.survey(Question(names, paths, machine.data, cards))
 
     asked = session.asked(excepted)
     heard = {item.machine.name: item for item in ask_all(session, asked, ask)}

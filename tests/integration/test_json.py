@@ -62,7 +62,7 @@ def test_errors_are_a_document_on_stdout_and_words_on_stderr(project: Project) -
     (project.folder / "run.yaml").write_text("version: 1\nname: quick\ncomand: x\n")
     read = document(project, "plan", "run.yaml", code=4)
     assert read["kind"] == "error"
-    assert {item["line"] for item in read["diagnostics"]} >= {3}
+    assert {item["span"]["line"] for item in read["diagnostics"]} >= {3}
     assert project.run("plan", "run.yaml", "--json").stderr != ""
 
 

@@ -14,7 +14,7 @@ from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
-from aicrun.plan.words import count, counted, duration, gib, harmless, size
+from aicrun.plan.words import count, counted, gib, harmless, size, took
 
 _COLOURS = {
     api.Status.SUCCEEDED: "green",
@@ -56,9 +56,7 @@ def headline(found: api.Found) -> str:
         return f"{head}: {harmless(standing.why) or 'nobody recorded its end'}"
     if standing.status is api.Status.STOP_FAILED:
         return f"{head}: {harmless(standing.why)}"
-    time = (
-        "" if lasted is None else f" {'in' if standing.status is api.Status.SUCCEEDED else 'after'} {duration(lasted)}"
-    )
+    time = "" if lasted is None else f" {'in' if standing.status is api.Status.SUCCEEDED else 'after'} {took(lasted)}"
     if standing.reason == "upload_failed":
         return f"{head}: training ended with exit code 0"
     by = f" by {harmless(report.stop.by)}" if standing.status is api.Status.STOPPED and report.stop is not None else ""

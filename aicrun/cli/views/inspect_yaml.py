@@ -14,6 +14,10 @@ from aicrun.cli.views.endings import ways_after
 from aicrun.plan.words import ago, duration, harmless, size
 
 _KEY = 12
+_MEASURED = (
+    *("wall_s", "vram_peak_mib", "utilization_mean_percent", "memory_peak_mib", "steps_per_s"),
+    *("python", "torch", "driver", "env_key"),
+)
 
 
 def inspect_lines(found: api.Found, with_env: bool) -> list[str]:
@@ -84,17 +88,23 @@ def _results(report: api.JobReport) -> list[str]:
         shown.append(
             "progress: {" + ", ".join(f"{_text(key)}: {_text(text)}" for key, text in report.progress.items()) + "}"
         )
-    measured = {key: item for key, item in report.facts.items() if isinstance(item, (int, float, str))}
+    measured = {key: report.facts[key] for key in _MEASURED if key in report.facts}
     if measured:
         shown.append(
             "measured: {" + ", ".join(f"{_text(key)}: {_text(str(item))}" for key, item in measured.items()) + "}"
         )
     kept = report.checkpoints
     if kept is not None:
-        shown.append(f"checkpoints: {{path: {_text(kept.path)}, count: {kept.count}, size: {size(kept.bytes)}}}")
+        shown += [
+            "checkpoints:",
+            f"  path: {_text(kept.path)}",
+            f"  count: {kept.count}",
+            f"  size: {size(kept.bytes)}",
+        ]
         if kept.newest:
             age = "" if kept.newest_age_s is None else ago(kept.newest_age_s)
-            shown.append(_commented(f"newest: {{name: {_text(kept.newest)}, size: {size(kept.newest_bytes)}}}", age))
+            values = f"name: {_text(kept.newest)}, size: {size(kept.newest_bytes)}"
+            shown.append(_commented(f"  newest: {{{values}}}", age))
     if report.upload_request is not None:
         done = report.upload
         verified = "waits" if done is None else "verified" if done.verified else "failed"

@@ -56,5 +56,5 @@ class Story:
 def quoted(screen: Screen, lines: list[str], cutting: bool) -> list[str]:
     """Host text behind the bar, cut to the width on a terminal and whole elsewhere."""
     room = screen.width - len(screen.bar) - 1
-    bar = styled("dim", screen.bar)
-    return [(bar + (cut(line, room, screen.mark) if cutting else line)).rstrip() for line in lines]
+    bar, bare = styled("dim", screen.bar), styled("dim", screen.bar.rstrip())
+    return [bar + (cut(line, room, screen.mark) if cutting else line) if line.strip() else bare for line in lines]

@@ -21,13 +21,17 @@ _COLOURS = {
 }
 _HEADS = ("run", "status", "card", "progress", "for", "detail")
 _RIGHT = (False, False, False, True, True, False)
-_LEAST = (10, 15, 10, 17, 6, 6)
+_LEAST = (10, 11, 8, 8, 6, 6)
+_NAME_LEAST = 12
+_DETAIL_LEAST = 18
 
 
 def list_lines(screen: Screen, listing: api.Listing, everything: bool) -> list[str]:
     """One row a job, newest first; then what is missing from the table."""
     rows = [_row(found) for found in listing.jobs]
     widths = [max([least, *(cells(row[at]) for row in rows)]) for at, least in enumerate(_LEAST)]
+    # A long name gives way before the detail does.
+    widths[0] = max(_NAME_LEAST, min(widths[0], screen.width - sum(widths[1:-1]) - min(widths[-1], _DETAIL_LEAST) - 11))
     shown = [_line(screen, _HEADS, widths, "")] if rows else ["No runs here yet. Start one: aicrun apply run.yaml"]
     for row, found in zip(rows, listing.jobs, strict=True):
         shown.append(_line(screen, row, widths, _COLOURS.get(found.standing.status, "")))
@@ -119,15 +123,17 @@ def _card_rows(screen: Screen, view: api.MachineView) -> list[tuple[str, bool]]:
     rows = []
     for card in view.reading.cards.cards if view.reading is not None else ():
         holder = _holder(card)
+        known = card.vram_free_mib is not None and card.processes_listed
+        words = holder or ("free" if known else "unknown: nobody can say who is on it")
         memory = "-"
         if card.vram_free_mib is not None and card.vram_total_mib is not None:
             memory = f"{card.vram_free_mib / 1024:.1f} of {gib(card.vram_total_mib)}"
         util = "-" if card.utilization_percent is None else f"{card.utilization_percent}%"
         heat = "-" if card.temperature_c is None else f"{card.temperature_c} C"
         index, model = f"[{card.index}]", card_model(card.model)
-        text = f"  {index:<8}  {model:<12} {memory:<17} {util:>4}  {heat:>4}  {holder or 'free'}"
-        line = cut(text, screen.width, screen.mark)
-        rows.append((line if holder else styled("green", line), not holder))
+        text = f"  {index:<8}  {model:<12} {memory:<17} {util:>4}  {heat:>4}  {words}"
+        line, is_free = cut(text, screen.width, screen.mark), known and not holder
+        rows.append((styled("green", line) if is_free else line, is_free))
     return rows
 
 

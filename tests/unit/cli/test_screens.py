@@ -134,7 +134,7 @@ def reading() -> HostReading:
         Card(0, "GPU-0", "NVIDIA RTX A6000", vram_total_mib=49140, vram_free_mib=9216, utilization_percent=99,
              temperature_c=78, holder=Holder("whisper-ft", "alice", "51c0" * 4, 93600.0)),
         Card(1, "GPU-1", "NVIDIA RTX A6000", vram_total_mib=49140, vram_free_mib=48740, utilization_percent=0,
-             temperature_c=33),
+             temperature_c=33, processes_listed=True),
         Card(2, "GPU-2", "NVIDIA GeForce RTX 4090", vram_total_mib=24564, vram_free_mib=15770, utilization_percent=40,
              processes_listed=True, processes=(CardProcess(8121, "compute", 7065, "bo", "python"),)),
         Card(3, "GPU-3", "GB10"),
