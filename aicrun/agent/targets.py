@@ -145,6 +145,9 @@ def _copy(output: Output, temporary: str) -> Optional[Sent]:
         for chunk in iter(lambda: reading.read(_CHUNK), b""):
             seen.update(chunk)
             writing.write(chunk)
+            if writing.tell() > before.st_size:
+                # Somebody writes as fast as we read: this would not end, and fill the target.
+                return None
         writing.flush()
         os.fsync(writing.fileno())
         after, size = os.fstat(reading.fileno()), writing.tell()
