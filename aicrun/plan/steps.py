@@ -127,6 +127,10 @@ def _setup(setup: SetupSpec, draft: JobRequest, reading: HostReading, waits: boo
     torch = f"torch for {made.torch_backend}" if made.torch_backend not in ("", "none", "auto") else ""
     if made.key in reading.envs_ready:
         ready = f"env {words.short(made.key)} is ready on {draft.machine}: python {made.python_version}"
+        installed = [
+            str(facts["torch"]) for facts in reading.measured if facts.get("env_key") == made.key and "torch" in facts
+        ]
+        torch = f"torch {words.name(installed[0])}" if installed else torch
         return ", ".join(part for part in (ready, torch, commands) if part)
     version = ".".join(made.python_version.split(".")[:2])
     lines = len([line for line in made.requirements.splitlines() if line.strip() and not line.lstrip().startswith("#")])

@@ -39,8 +39,6 @@ from aicrun.wire.jobs import (
     StepExit,
     StepReport,
     StopIntent,
-    Upload,
-    UploadResult,
 )
 
 GIB = 1024
