@@ -73,7 +73,7 @@ def search_path(request: JobRequest, account_home: str) -> List[str]:
 def caches(data: str, account_home: str) -> Tuple[str, str, str]:
     """(cache folder, HF_HOME, TORCH_HOME): below the data volume, else what the user has filled in the home."""
     if data:
-        return os.path.join(data, "cache"), os.path.join(data, "huggingface"), os.path.join(data, "torch")
+        return os.path.join(data, "cache"), os.path.join(data, "hf"), os.path.join(data, "torch")
     cache = os.path.join(account_home, ".cache")
     return cache, os.path.join(cache, "huggingface"), os.path.join(cache, "torch")
 

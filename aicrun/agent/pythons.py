@@ -47,8 +47,8 @@ def _found(env: Mapping[str, str]) -> Iterator[str]:
         except OSError:
             continue
         for name in names:
-            place = os.path.realpath(os.path.join(folder, name))
-            if _NAME.match(name) and os.access(place, os.X_OK) and _is_program(place):
+            place = os.path.realpath(os.path.join(folder, name)) if _NAME.match(name) else ""
+            if place and os.access(place, os.X_OK) and _is_program(place):
                 yield place
 
 
