@@ -24,6 +24,7 @@ from aicrun.errors import Exit as Exit
 from aicrun.errors import HostRefused, UsageError, Way
 from aicrun.hosts.backend import LogSlice as LogSlice
 from aicrun.hosts.connect import connect
+from aicrun.hosts.supply import supply_uv
 from aicrun.lifecycle import apply as _apply
 from aicrun.lifecycle import ending as _ending
 from aicrun.lifecycle import find as _find
@@ -43,6 +44,7 @@ from aicrun.lifecycle.saved import Stale as Stale
 from aicrun.lifecycle.saved import check_moved
 from aicrun.lifecycle.session import Session as Session
 from aicrun.lifecycle.start import settle_leftovers
+from aicrun.lifecycle.supply import supply
 from aicrun.plan.decide import plan as _decide
 from aicrun.plan.model import Fleet as Fleet
 from aicrun.plan.model import MachineView as MachineView
@@ -115,7 +117,7 @@ def load(paths: Sequence[str], overrides: Sequence[str] = (), strict: bool = Fal
     """All specs of several files; a folder stands for the run files in it. Raises `DocumentInvalid`, `UsageError`."""
     specs: list[RunSpec] = []
     warnings: list[Diagnostic] = []
-    for path in (found for path in paths for found in find_specs(path)):
+    for path in (found for named in paths for found in find_specs(named)):
         loaded = load_run(path, overrides=tuple(overrides), strict=strict)
         specs += loaded.specs
         warnings += loaded.warnings
@@ -215,14 +217,20 @@ def apply(
     Raises `PlanRefused`, `NothingFits` … as the plan says; an empty answer means that the second plan was not approved.
     """
     try:
-        return _apply.carry_out(session, planned.plan, planned.snapshots, tell)
+        return _carried_out(session, planned, tell)
     except HostRefused as error:
         if not again or error.token not in ("busy", "gpu_busy"):
             raise
         second = _planned(session, planned.wanted, planned.snapshots, planned.plan.options, planned.excepted)
         if not approve(second):
             return ()
-        return _apply.carry_out(session, second.plan, second.snapshots, tell)
+        return _carried_out(session, second, tell)
+
+
+def _carried_out(session: Session, planned: Planned, tell: Tell) -> tuple[Outcome, ...]:
+    if not _apply.refused(planned.plan):
+        supply(session, planned.plan, supply_uv, tell)
+    return _apply.carry_out(session, planned.plan, planned.snapshots, tell)
 
 
 def decided(session: Session, planned: Planned, tell: Tell = silently) -> Planned:

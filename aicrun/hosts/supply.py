@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
 from pathlib import Path
 
 from aicrun.hosts.backend import Backend
-from aicrun.hosts.uv import fetch_uv
 from aicrun.wire.facts import HostReading
 from aicrun.wire.tools import UV, uv_platform
 
 
-def supply_uv(backend: Backend, reading: HostReading, cache_folder: str, env: Mapping[str, str]) -> bool:
+def supply_uv(backend: Backend, reading: HostReading) -> bool:
     """Push uv to the machine of `reading` unless it has one; True when it was pushed now.
 
-    `cache_folder` keeps what was fetched for later. Raises `TransferFailed` when it cannot be fetched, and what
+    What was fetched is kept in the user's cache folder. Raises `TransferFailed` when it cannot be fetched, and what
     `Backend.put` raises.
     """
-    if reading.uv:
-        return False
+    # Imported here: it brings ssl and urllib, which no other command needs.
+    from aicrun.hosts.uv import fetch_uv
+
     known = UV.get(uv_platform(reading.system, reading.architecture, reading.libc))
-    if known is not None and not backend.missing("", b"", (known[2],)):
+    if reading.uv or (known is not None and not backend.missing("", b"", (known[2],))):
         return False
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "aicrun")
     words = {"system": reading.system, "machine": reading.architecture, "libc": reading.libc}
-    raw = Path(fetch_uv(cache_folder, env=env, **words)).read_bytes()
+    path = fetch_uv(cache, env=os.environ, **words)
     if known is not None:
-        backend.put(((known[2], raw),))
+        backend.put(((known[2], Path(path).read_bytes()),))
     return True
