@@ -30,7 +30,10 @@ def schema_findings(reading: Reading, name: str) -> list[Finding]:
         return [_no_mapping(reading, name)]
     if is_valid(root.value, name):
         return []
-    return list(findings_of(schema_faults(root.value, name), root, grammar(name)))
+    # A broken alias or tag has no value of its own, so what the schema says about it would only confuse.
+    told = {(finding.where.text.file, finding.where.start.index) for finding in reading.findings}
+    found = findings_of(schema_faults(root.value, name), root, grammar(name))
+    return [one for one in found if (one.where.text.file, one.where.start.index) not in told]
 
 
 def is_valid(value: Any, name: str) -> bool:
@@ -61,9 +64,9 @@ def _validator(name: str) -> Any:
             yield jsonschema.ValidationError("")
 
     # Python's `$` lets a line break follow, and the library's own comparison of items is quadratic.
-    kind = jsonschema.validators.extend(
-        jsonschema.Draft202012Validator, {"pattern": pattern, "uniqueItems": unique_items}
-    )
+    own = {"pattern": pattern, "uniqueItems": unique_items}
+    extend: Any = jsonschema.validators.extend
+    kind = extend(jsonschema.Draft202012Validator, own)
     return kind(grammar(name).schema)
 
 

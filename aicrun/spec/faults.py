@@ -61,7 +61,7 @@ class _Speaker:
         elif node.value is None and fault.keyword in ("type", "anyOf", "const", "enum"):
             yield self._empty(fault, node)
         else:
-            yield from self._rows[fault.keyword](self, fault, node)
+            yield from _ROWS[fault.keyword](self, fault, node)
 
     def _field(self, fault: Fault) -> Schema:
         field = self.grammar.field(fault.path)
@@ -73,11 +73,9 @@ class _Speaker:
     def _empty(self, fault: Fault, node: Node) -> Finding:
         field = self._field(fault)
         where = self._key_range(fault.path) or range_of(node)
-        helps = ['write "" for the empty text'] if "string" in kinds_of(self.grammar.branches(field)[-1]) else []
-        helps = ["remove the line, or give a value"] if field.get("examples") or not helps else helps
-        if fault.path[:1] in (("env",), ("labels",)) or "env" in fault.path[-2:-1] or "labels" in fault.path[-2:-1]:
-            helps = ['write "" for the empty text']
-        return Finding("AIC-E115", f"{self._name(fault)} has no value", where, fault.path, helps=tuple(helps))
+        is_free_text = field.get("title") == "text" and len(fault.path) > 1
+        helps = ('write "" for the empty text',) if is_free_text else ("remove the line, or give a value",)
+        return Finding("AIC-E115", f"{self._name(fault)} has no value", where, fault.path, helps=helps)
 
     def _key_range(self, path: Path) -> Range | None:
         above = self.root.at(*path[:-1])
@@ -89,11 +87,9 @@ class _Speaker:
         path = (*fault.path, key)
         noun = fault.schema.get("title", "a name")
         message = f'{self._name(fault)} has the key "{short(key)}", which is not {noun}'
-        form = "letters, digits and _, no digit in front"
-        if "label" in noun:
-            form = "letters, digits, _ . / and -, a letter or digit at both ends"
+        form = fault.schema.get("$comment", "")
         where = range_of(node.keys[key]) if key in node.keys else range_of(node)
-        return Finding("AIC-E118", message, where, path, helps=(f"{noun} has {form}",))
+        return Finding("AIC-E118", message, where, path, helps=(f"{noun}: {form}",))
 
     def _any_of(self, fault: Fault, node: Node) -> Iterator[Finding]:
         branches = self.grammar.branches(self._field(fault))
@@ -218,20 +214,15 @@ class _Speaker:
         text = node.text or ""
         what = f'"{short(text)}"' if text else "empty text"
         message = f"{self._name(fault)} is {noun}, and {what} is none"
-        topic = ".".join(str(step) for step in fault.path if isinstance(step, str))
-        example = f"for instance {self._example(field)}; " if field.get("examples") else ""
-        helps = (f"{example}the form: aicrun explain {topic}",)
+        form = fault.schema.get("$comment", "")
+        example = f"for instance {self._example(field)}" if field.get("examples") else ""
+        helps = tuple(words for words in ("; ".join(word for word in (form, example) if word),) if words)
         yield Finding("AIC-E118", message, range_of(node), fault.path, helps=helps)
 
     def _too_short(self, fault: Fault, node: Node) -> Iterator[Finding]:
-        where = range_of(node)
-        yield Finding(
-            "AIC-E115",
-            f"{self._name(fault)} is empty text",
-            where,
-            fault.path,
-            helps=("remove the line, or give a value",),
-        )
+        message = f"{self._name(fault)} is empty text"
+        helps = ("remove the line, or give a value",)
+        yield Finding("AIC-E115", message, range_of(node), fault.path, helps=helps)
 
     def _too_few(self, fault: Fault, node: Node) -> Iterator[Finding]:
         message = f"{self._name(fault)} is {kind_of(node.value)} without entries"
@@ -256,22 +247,23 @@ class _Speaker:
                 )
             seen.setdefault(text, item)
 
-    _rows: dict[str, Callable[[_Speaker, Fault, Node], Iterator[Finding]]] = {
-        "anyOf": _any_of,
-        "oneOf": _one_of,
-        "required": _required,
-        "dependentRequired": _dependent,
-        "additionalProperties": _additional,
-        "type": _types,
-        "const": _const,
-        "enum": _enum,
-        "minimum": _bound,
-        "maximum": _bound,
-        "pattern": _pattern,
-        "minLength": _too_short,
-        "minItems": _too_few,
-        "minProperties": _too_few,
-        "maxItems": _too_many,
-        "maxProperties": _too_many,
-        "uniqueItems": _twice,
-    }
+
+_ROWS: dict[str, Callable[[_Speaker, Fault, Node], Iterator[Finding]]] = {
+    "anyOf": _Speaker._any_of,
+    "oneOf": _Speaker._one_of,
+    "required": _Speaker._required,
+    "dependentRequired": _Speaker._dependent,
+    "additionalProperties": _Speaker._additional,
+    "type": _Speaker._types,
+    "const": _Speaker._const,
+    "enum": _Speaker._enum,
+    "minimum": _Speaker._bound,
+    "maximum": _Speaker._bound,
+    "pattern": _Speaker._pattern,
+    "minLength": _Speaker._too_short,
+    "minItems": _Speaker._too_few,
+    "minProperties": _Speaker._too_few,
+    "maxItems": _Speaker._too_many,
+    "maxProperties": _Speaker._too_many,
+    "uniqueItems": _Speaker._twice,
+}

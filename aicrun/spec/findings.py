@@ -71,7 +71,7 @@ def diagnostics_of(findings: Iterable[Finding], mask: Mask, *, strict: bool = Fa
 
     With `strict` warnings have the severity of errors.
     """
-    made = {}
+    made: dict[tuple[str, Span, str], Diagnostic] = {}
     for finding in findings:
         diagnostic = _diagnostic(finding, mask)
         if strict:
@@ -93,7 +93,7 @@ def _diagnostic(finding: Finding, mask: Mask) -> Diagnostic:
         mask.words(finding.message),
         span,
         dotted(finding.path),
-        tuple(sorted(excerpts, key=lambda one: one.line)),
+        tuple(sorted(excerpts, key=lambda one: (one.line, one.column))),
         tuple(mask.words(note) for note in finding.notes),
         tuple(mask.words(help_) for help_ in finding.helps),
         finding.alone,

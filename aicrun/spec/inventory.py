@@ -52,7 +52,10 @@ def _upwards(folder: str) -> tuple[str, ...]:
 
 
 def load_inventory(path: str) -> tuple[Inventory, tuple[Diagnostic, ...]]:
-    """The inventory at `path` and its warnings; `UsageError` when it cannot be read, `DocumentInvalid` with all faults."""
+    """The inventory at `path` and its warnings.
+
+    Raises `UsageError` when it cannot be read, `DocumentInvalid` with all its faults.
+    """
     raw = contents(path, Way("begin with one", "aicrun explain machines"))
     return load_inventory_text(raw, path)
 
@@ -79,7 +82,7 @@ def load_inventory_text(raw: bytes, file: str) -> tuple[Inventory, tuple[Diagnos
 
 
 def local_inventory() -> Inventory:
-    """This machine alone, named `here`: what there is without any file."""
+    """The machine aicrun runs on, alone and named `here`: what there is without any file."""
     return Inventory((Machine(HERE, LocalReach()),))
 
 
@@ -125,7 +128,7 @@ def _locals(nodes: list[Node]) -> Iterator[Finding]:
 def _paths(machine: Node, above: Path) -> Iterator[Finding]:
     data = machine.at("data")
     folders = machine.at("path")
-    listed = [(("data",), data)] if data is not None else []
+    listed: list[tuple[Path, Node]] = [(("data",), data)] if data is not None else []
     listed += [(("path", index), node) for index, node in enumerate(folders.elements() if folders else ())]
     for path, node in listed:
         text = node.text

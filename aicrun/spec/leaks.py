@@ -30,7 +30,7 @@ def leak_findings(root: Node, mask: Mask) -> Iterator[Finding]:
             yield from _shapes(path, node, shapes, mask)
         elif _is_env(path):
             yield from _value(path, node, mask, harmless)
-        if _is_command(path) and not shapes:
+        if _is_command(path):
             yield from _flags(path, node, mask)
 
 
@@ -72,6 +72,8 @@ def _value(path: Path, node: Node, mask: Mask, harmless: frozenset[str]) -> Iter
 
 def _flags(path: Path, node: Node, mask: Mask) -> Iterator[Finding]:
     for flag, value in flags_in(node.text or ""):
+        if value in mask.values:
+            continue
         mask.hide(value)
         message = f"the command gives {flag} what looks like a secret"
         variable = flag.lstrip("-").replace("-", "_").upper()

@@ -16,6 +16,7 @@ from aicrun.spec.sizes import cards, duration_s
 from aicrun.spec.values import short
 
 _HOURS_S = 3600
+_FROM_ZERO = "inside the run the reserved cards are numbered from 0"
 _CACHES = (
     "HF_HOME",
     "TORCH_HOME",
@@ -33,7 +34,7 @@ _PIP = re.compile(r"(?<![\w/.-])(?<!uv )(?:python3?\s+-m\s+)?pip3?\s+install\b|(
 _TORCHRUN = re.compile(r"(?<![\w./-])torchrun\b|-m\s+torch\.distributed\.(?:run|launch)\b")
 _PORT_GIVEN = re.compile(r"--standalone|--rdzv[-_]endpoint|--master[-_]port|AICRUN_PORT")
 _CUDA = re.compile(r"\bcuda:(\d+)\b")
-_VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES\s*=")
+_VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES(?=\s*=)")
 _NUMBER_FLAG = re.compile(r"(?<!\S)--?(?:gpu[-_]?ids?|gpu|device[-_]?ids?|device|cuda[-_]device)[= ]+(\d+)(?![\w.])")
 _COUNT_FLAG = re.compile(
     r"(?<!\S)--?(?:gpus|num[-_]gpus|n[-_]?gpus?|nproc[-_]per[-_]node|devices|num[-_]processes)[= ]+(\d+)(?![\w.])"
@@ -121,9 +122,7 @@ def _cuda(command: _Command) -> Iterator[Finding]:
                 if count == 1
                 else f"{count} cards, which has cuda:0 to cuda:{count - 1}"
             )
-            help_ = "write cuda:0; inside the run the reserved card is device 0"
-            if count > 1:
-                help_ = "inside the run the reserved cards are numbered from 0"
+            help_ = "write cuda:0; inside the run the reserved card is device 0" if count == 1 else _FROM_ZERO
             yield _at(command, found, "AIC-W204", f'"{found.group()}" in a run of {has}', help_)
 
 
@@ -133,7 +132,7 @@ def _flags(command: _Command) -> Iterator[Finding]:
     for found in _NUMBER_FLAG.finditer(command.text):
         if int(found[1]) >= count:
             message = f'"{found.group()}" names a device beyond those of a run of {cards_words}'
-            yield _at(command, found, "AIC-W206", message, "inside the run the reserved cards are numbered from 0")
+            yield _at(command, found, "AIC-W206", message, _FROM_ZERO)
     for found in _COUNT_FLAG.finditer(command.text):
         if int(found[1]) > count:
             message = f'"{found.group()}" asks for more devices than the {cards_words} of the run'
@@ -187,7 +186,7 @@ _OF_CARDS = (
     _first(
         _VISIBLE,
         "AIC-W205",
-        "the command sets CUDA_VISIBLE_DEVICES itself",
+        "the command sets {} itself",
         "remove it: aicrun sets it to the reserved cards",
     ),
     _flags,

@@ -52,7 +52,10 @@ def load_run(path: str, *, overrides: tuple[str, ...] = (), strict: bool = False
 def load_run_text(
     raw: bytes, file: str, folder: str, *, overrides: tuple[str, ...] = (), strict: bool = False
 ) -> Loaded:
-    """As `load_run`, for bytes in hand; `file` is shown in faults, `folder` resolves local paths (empty: not looked at)."""
+    """As `load_run`, for bytes in hand: `file` is shown in faults.
+
+    `folder` resolves local paths; they are not looked at when it is empty.
+    """
     from aicrun.spec.source import read  # yaml's room is not entered before there is a file
 
     reading = read(raw, file)

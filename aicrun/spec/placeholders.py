@@ -61,7 +61,7 @@ def placeholder_findings(root: Node) -> Iterator[Finding]:
         for path, scalar in node.scalars((key,)):
             if scalar.text and "${" in scalar.text:
                 yield from _in_text(path, scalar, known)
-                if _is_shell_text(path, scalar, root):
+                if _is_shell_text(path):
                     yield from _unsafe(path, scalar, params)
 
 
@@ -82,7 +82,7 @@ def _in_text(path: Path, node: Node, known: tuple[str, ...]) -> Iterator[Finding
             yield Finding("AIC-E131", message, where, path, helps=("write the value itself",))
 
 
-def _is_shell_text(path: Path, node: Node, root: Node) -> bool:
+def _is_shell_text(path: Path) -> bool:
     return path == ("command",) or path[:2] == ("setup", "run")
 
 

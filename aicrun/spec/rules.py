@@ -18,9 +18,8 @@ from aicrun.spec.values import short
 
 COMMAND_CAP_BYTES = 65536
 # One version, or conditions as pip writes them (PEP 440), parted by commas.
-PYTHON_RANGE = re.compile(
-    r"(?:[0-9]+(?:\.[0-9]+){0,2}|(?:(?:===?|!=|~=|>=?|<=?) ?[0-9]+(?:\.[0-9]+)*(?:\.\*)?)(?: ?, ?(?:===?|!=|~=|>=?|<=?) ?[0-9]+(?:\.[0-9]+)*(?:\.\*)?)*)"
-)
+_CONDITION = r"(?:===?|!=|~=|>=?|<=?) ?[0-9]+(?:\.[0-9]+)*(?:\.\*)?"
+PYTHON_RANGE = re.compile(rf"[0-9]+(?:\.[0-9]+){{0,2}}|{_CONDITION}(?: ?, ?{_CONDITION})*")
 # The tools of each kind of target, its default first, and how such a target looks.
 TARGETS = {
     "s3": (("aws", "rclone"), re.compile(r"s3://[^/\s]+(?:/\S*)?")),
@@ -102,19 +101,20 @@ def _upside_down(node: Node, path: Path) -> Finding:
 
 
 def _paths(root: Node) -> Iterator[Finding]:
-    for path in (("workspace",), ("machine", "disk", "path")):
+    on_machine: tuple[Path, ...] = (("workspace",), ("machine", "disk", "path"))
+    in_tree: tuple[Path, ...] = (("cwd",), ("checkpoints", "path"), ("setup", "requirements"))
+    for path in on_machine:
         node = root.at(*path)
         text = node.text if node is not None else None
         if node is not None and text and not text.startswith(("/", "~/", "${")) and text != "~":
             message = f'"{dotted(path)}" is a path on the machine, and "{short(text)}" starts nowhere'
             yield Finding("AIC-E124", message, range_of(node), path, helps=(f"write ~/{text.removeprefix('./')}",))
-    for path in (("cwd",), ("checkpoints", "path"), ("setup", "requirements")):
+    for path in in_tree:
         node = root.at(*path)
         text = node.text if node is not None else None
         if node is None or not text:
             continue
-        absolute_is_fine = path[0] == "checkpoints"
-        if text.startswith("/") and absolute_is_fine:
+        if text.startswith("/") and path[0] == "checkpoints":
             continue
         if text.startswith(("/", "~")) or ".." in text.split("/"):
             message = f'"{dotted(path)}" stays below the tree, and "{short(text)}" leads out of it'
@@ -223,14 +223,10 @@ def _command(root: Node) -> Iterator[Finding]:
 def _owned(root: Node) -> Iterator[Finding]:
     env = root.at("env")
     has_card = root.at("machine", "gpu") is not None
-    for name in env.keys if env else ():
+    for name, key in env.keys.items() if env else ():
         if name.startswith("AICRUN_") or (has_card and name in _OWNED):
-            where = range_of(env.keys[name]) if env else None
-            help_ = (
-                "remove the line; pin a card with machine.gpu.index or uuid" if name in _OWNED else "use another name"
-            )
-            if where is not None:
-                yield Finding("AIC-E129", f"aicrun sets {name} itself", where, ("env", name), helps=(help_,))
+            help_ = "remove the line; to pin a card: machine.gpu.index" if name in _OWNED else "use another name"
+            yield Finding("AIC-E129", f"aicrun sets {name} itself", range_of(key), ("env", name), helps=(help_,))
 
 
 def _local_files(root: Node, folder: str) -> Iterator[Finding]:

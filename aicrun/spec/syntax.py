@@ -105,15 +105,15 @@ def _character(text: Text, broken: Broken) -> _Cause:
     return _Cause(f"a value cannot start with {char}", "put the value into quotes: '…'")
 
 
-def _tab(text: Text, broken: Broken) -> _Cause:
+def _tab(_text: Text, broken: Broken) -> _Cause:
     return _Cause("a tab is used for indentation", f"use spaces in line {broken.mark.line + 1}")
 
 
-def _quote(text: Text, broken: Broken) -> _Cause:
+def _quote(_text: Text, _broken: Broken) -> _Cause:
     return _Cause("a quote is never closed", "close the quote that opens here", "opened here")
 
 
-def _bracket(text: Text, broken: Broken) -> _Cause:
+def _bracket(_text: Text, broken: Broken) -> _Cause:
     closing = "]" if "sequence" in broken.context else "}"
     return _Cause(f'a "," or "{closing}" is missing', f'close the list or mapping with "{closing}"', "opened here")
 
@@ -154,7 +154,7 @@ _CAUSES: tuple[tuple[str, Callable[[Text, Broken], _Cause]], ...] = (
     (r"(could not find|could not found) expected ':'", _simple_key),
     (
         r"sequence entries are not allowed",
-        _says('a "-" where no item can stand', "start the list on a line of its own"),
+        _says('a "-" where no item can stand', "start the list on its own line"),
     ),
     (r"mapping keys are not allowed", _says('a "?" where no key can stand', "put the text into quotes")),
     (r"block (collection|mapping).*(expected <block end>|did not find expected)", _block_end),

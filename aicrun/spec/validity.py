@@ -14,7 +14,7 @@ from typing import Any
 Schema = dict[str, Any]
 Check = Callable[[Any], bool]
 
-_NOTES = frozenset(("$schema", "$id", "$defs", "title", "description", "examples"))
+_NOTES = frozenset(("$schema", "$id", "$defs", "$comment", "title", "description", "examples"))
 # Read together with their neighbours.
 _TOGETHER = frozenset(("patternProperties", "additionalProperties"))
 

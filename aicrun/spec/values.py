@@ -26,7 +26,7 @@ def kind_of(value: Any) -> str:
         return "a number with a fraction"
     if isinstance(value, (int, float)):
         return "a number"
-    return {str: "text", list: "a list", dict: "a mapping"}[type(value)]
+    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else "text"
 
 
 def as_yaml(value: Any) -> str:

@@ -1,0 +1,165 @@
+"""What `aicrun init` sees in a folder, and the first run.yaml it writes of it.
+
+It reads names and small files of one folder; it runs nothing, follows no network and asks nothing. What it writes uses
+only fields that this version supports, and is valid.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_MOST_READ_BYTES = 256 * 1024
+_MOST_SCRIPTS = 500
+_SKIPPED = frozenset(("node_modules", "venv", "env", "build", "dist", "site-packages", "__pycache__", "tests", "test"))
+# Names of training scripts as people give them, the surest first.
+_NAMES = ("train", "sft", "finetune", "fine_tune", "pretrain", "trainer", "run_train", "main", "run")
+_CARD_PACKAGES = re.compile(
+    r"^\s*[\"']?(?:torch|torchvision|pytorch-lightning|lightning|transformers|trl|peft|accelerate|deepspeed|vllm|"
+    r"bitsandbytes|flash-attn|unsloth|diffusers|jax\[cuda[^\]]*\]|tensorflow(?:\[and-cuda\])?|cupy[\w-]*)"
+    r"(?![\w-])",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CARD_IMPORTS = re.compile(
+    r"^\s*(?:import|from)\s+(?:torch|transformers|trl|peft|lightning|deepspeed|jax)\b", re.MULTILINE
+)
+_MAIN = re.compile(r"^if\s+__name__\s*==\s*[\"']__main__[\"']", re.MULTILINE)
+_ARGUMENTS = re.compile(r"\b(?:argparse|click|typer|fire|tyro|HfArgumentParser|simple_parsing)\b")
+_OUTPUT = re.compile(r"[\"'](--(?:out(?:put)?(?:[-_]dir)?|save[-_]dir|checkpoint[-_]dir|ckpt[-_]dir))[\"']")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFacts:
+    """A folder as `init` sees it. Paths are relative with `/`; an empty text means that there is none.
+
+    `script` is the likely training script and `output_flag` its flag for the place of checkpoints; `wants_card` is True
+    when its packages or imports are those of training on cards.
+    """
+
+    folder: str
+    name: str
+    script: str = ""
+    output_flag: str = ""
+    requirements: str = ""
+    has_pyproject: bool = False
+    has_lock: bool = False
+    in_git: bool = False
+    wants_card: bool = False
+
+
+def look_at(folder: str) -> FolderFacts:
+    """What `folder` holds. Raises `OSError` when it cannot be listed; files that cannot be read count as empty."""
+    top = os.path.abspath(folder)
+    names = os.listdir(top)
+    scripts = sorted(_scripts(top), key=lambda found: found[0])
+    script, source = min(scripts, key=_rank, default=("", ""))
+    requirements = next((name for name in ("requirements.txt", "requirements-train.txt") if name in names), "")
+    packages = _read(os.path.join(top, requirements)) if requirements else ""
+    pyproject = _read(os.path.join(top, "pyproject.toml"))
+    flag = _OUTPUT.search(source)
+    return FolderFacts(
+        folder=top,
+        name=_name(script, top),
+        script=script,
+        output_flag=flag[1] if flag else "",
+        requirements=requirements,
+        has_pyproject="pyproject.toml" in names,
+        has_lock="uv.lock" in names,
+        in_git=_in_git(top),
+        wants_card=bool(_CARD_PACKAGES.search(packages + "\n" + pyproject) or _CARD_IMPORTS.search(source)),
+    )
+
+
+def draft_run_yaml(facts: FolderFacts) -> str:
+    """The text of a first run.yaml: valid, with what was found as real lines and wishes as comments."""
+    parts = [f"version: 1\nname: {facts.name}"]
+    if facts.wants_card:
+        parts.append("machine:\n  gpu: 20GiB            # free memory the run needs; aicrun finds the card")
+    if facts.script or facts.requirements:
+        words = "what git knows below this folder" if facts.in_git else "all files below this folder"
+        parts.append(f"source:\n  path: .               # {words}")
+    if facts.requirements:
+        parts.append(f"setup:\n  requirements: {facts.requirements}")
+    parts.append(f"command: {_command(facts)}")
+    parts.append("limits: {max_duration: 12h}")
+    parts.append("\n".join(_wishes(facts)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _command(facts: FolderFacts) -> str:
+    if not facts.script:
+        return 'echo "replace me; checkpoints go below $AICRUN_CHECKPOINT_DIR"'
+    script = facts.script if re.fullmatch(r"[\w./-]+", facts.script) else "'" + facts.script + "'"
+    interpreter = "python" if facts.requirements or facts.wants_card else "python3"
+    flag = facts.output_flag or "--out"
+    return f'{interpreter} {script} {flag} "$AICRUN_CHECKPOINT_DIR"'
+
+
+def _wishes(facts: FolderFacts) -> Iterator[str]:
+    yield "# checkpoints:          # uploads as the run's own last step, and verifies it"
+    yield f"#   upload: {{to: s3://bucket/{facts.name}/}}"
+    yield "# secrets: [HF_TOKEN]   # names only; values come from your environment"
+    yield "# resume: {from: latest}  # the command finds its start in $AICRUN_RESUME_FROM"
+    yield "#"
+    yield "# every field: aicrun explain run"
+
+
+def _scripts(top: str) -> Iterator[tuple[str, str]]:
+    """(relative path, source) of Python files with a main part, at most two folders deep."""
+    seen = 0
+    for folder, folders, files in os.walk(top):
+        depth = os.path.relpath(folder, top).count(os.sep) + (folder != top)
+        folders[:] = (
+            sorted(one for one in folders if one not in _SKIPPED and not one.startswith(".")) if depth < 2 else []
+        )
+        for name in sorted(files):
+            if not name.endswith(".py") or not re.fullmatch(r"[\w. -]+", name):
+                continue
+            seen += 1
+            if seen > _MOST_SCRIPTS:
+                return
+            path = os.path.relpath(os.path.join(folder, name), top).replace(os.sep, "/")
+            source = _read(os.path.join(folder, name))
+            if _MAIN.search(source) or _stem(path) in _NAMES[:6]:
+                yield path, source
+
+
+def _rank(found: tuple[str, str]) -> tuple[int, int, int, str]:
+    """Named for training first, then those that take arguments, then those near the top."""
+    path, source = found
+    stem = _stem(path)
+    by_name = next((at for at, name in enumerate(_NAMES) if stem == name), len(_NAMES))
+    if by_name == len(_NAMES) and "train" in stem:
+        by_name -= 3
+    return by_name, 0 if _ARGUMENTS.search(source) else 1, path.count("/"), path
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".py").lower()
+
+
+def _name(script: str, top: str) -> str:
+    """A run's name: of the folder, or of the script where that says more."""
+    stem = _stem(script)
+    chosen = f"{stem}-run" if stem and stem not in ("main", "run", "train", "trainer") else os.path.basename(top)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", chosen).strip("-_")[:63].strip("-_")
+    return name if len(name) >= 3 else f"{name}-run".strip("-")
+
+
+def _in_git(folder: str) -> bool:
+    while not os.path.exists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return False
+        folder = above
+    return True
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MOST_READ_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""

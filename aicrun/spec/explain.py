@@ -1,0 +1,105 @@
+"""What `aicrun explain` tells: a field of the grammar or a code, as data. It must not print.
+
+Texts of fields are the schema's, texts of codes are the register's, so that there is one place for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aicrun.codes import CODES
+from aicrun.errors import UsageError, Way
+from aicrun.spec.grammar import Grammar, grammar, nearest
+from aicrun.spec.validity import Schema
+from aicrun.spec.values import as_yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A topic explained: `kind` is `field`, `file` or `code`.
+
+    `wants` is what the value is (`a size or a mapping`), empty for codes. `examples` are YAML or shell text, one each.
+    `keys` are (name, first sentence) of the keys below, in the schema's order; `required` the names that must be there.
+    """
+
+    topic: str
+    kind: str
+    title: str
+    text: str
+    wants: str = ""
+    examples: tuple[str, ...] = ()
+    keys: tuple[tuple[str, str], ...] = ()
+    required: tuple[str, ...] = ()
+
+
+def explain(topic: str) -> Explanation:
+    """The explanation of `topic`: a field path (`machine.gpu`, `machines.keep_free`), `run`, `machines`, or a code.
+
+    Raises `UsageError` for anything else, with the nearest topic.
+    """
+    word = topic.strip()
+    code = CODES.get(word.upper()) or CODES.get(f"AIC-{word.upper()}")
+    if code is not None:
+        examples = (code.example,) if code.example else ()
+        return Explanation(code.number, "code", code.title, code.explanation, examples=examples)
+    field = _field(word)
+    if field is None:
+        raise _unknown(topic)
+    return field
+
+
+def topics() -> tuple[str, ...]:
+    """Every topic: the files, all fields by path, all codes."""
+    machines = tuple(path if path == "machines" else f"machines.{path}" for path in grammar("machines").paths())
+    return ("run", *grammar("run").paths(), *dict.fromkeys(("machines", *machines)), *CODES)
+
+
+def _field(word: str) -> Explanation | None:
+    steps = tuple(word.split("."))
+    if word == "run":
+        return _explained(grammar("run"), word, grammar("run").schema, "file")
+    if word == "machines":
+        known = grammar("machines")
+        return _explained(known, word, known.field(("machines", 0)) or known.schema, "file")
+    if steps[0] == "run":
+        steps = steps[1:]
+    if steps[0] == "machines":
+        known = grammar("machines")
+        schema = known.field(("machines", 0, *steps[1:])) or known.field(steps[1:])
+    else:
+        known = grammar("run")
+        schema = known.field(steps)
+    return _explained(known, word, schema, "field") if schema is not None and all(steps) else None
+
+
+def _explained(known: Grammar, topic: str, schema: Schema, kind: str) -> Explanation:
+    branches = known.branches(schema)
+    keys = tuple(
+        (key, _first_sentence(str(known.resolved(inner).get("description", ""))))
+        for branch in branches
+        for key, inner in branch.get("properties", {}).items()
+    )
+    values = [value for branch in branches for value in branch.get("enum", ())]
+    wants = f"one of {', '.join(values)}" if values else known.noun(schema)
+    required = tuple(key for branch in branches for key in branch.get("required", ()))
+    key = topic.rpartition(".")[2]
+    lead = "" if kind == "file" else f"{key}: "
+    examples = tuple(f"{lead}{as_yaml(example)}" for example in schema.get("examples", ()))
+    title = topic if kind == "field" else str(known.schema["title"])
+    return Explanation(topic, kind, title, str(schema.get("description", "")), wants, examples, keys, required)
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition(". ")[0].rstrip(".")
+
+
+def _unknown(topic: str) -> UsageError:
+    known = topics()
+    near = nearest(topic, known)
+    if not near:
+        last = topic.rpartition(".")[2]
+        ending = [one for one in known if one.rpartition(".")[2] == last]
+        near = ending[0] if ending else ""
+    ways = [Way("the nearest", f"aicrun explain {near}")] if near else []
+    ways.append(Way("all fields", "aicrun explain run"))
+    return UsageError("AIC-E182", f"there is nothing to explain under {topic}", ways=tuple(ways))
