@@ -39,6 +39,8 @@ from aicrun.wire.jobs import (
     StepExit,
     StepReport,
     StopIntent,
+    Upload,
+    UploadResult,
 )
 
 GIB = 1024
@@ -74,9 +76,11 @@ def stranger(pid: int, name: str, user: str, gib: float) -> CardProcess:
     return CardProcess(pid, "compute", round(gib * GIB), user, name)
 
 
-def reading(name: str, cards: tuple[Card, ...] = (), **more: Any) -> HostReading:
-    """What a host says; without cards it has no driver."""
-    found = Cards("devices", driver="570.124.06", cuda="12.8", cards=cards) if cards else Cards("none", "no_driver")
+def reading(name: str, cards: tuple[Card, ...] | Cards = (), **more: Any) -> HostReading:
+    """What a host says; without cards it has no driver. `cards` may also be a whole `Cards`."""
+    found = cards if isinstance(cards, Cards) else Cards("none", "no_driver")
+    if cards and not isinstance(cards, Cards):
+        found = Cards("devices", driver="570.124.06", cuda="12.8", cards=cards)
     facts: dict[str, Any] = {
         "hostname": name,
         "host_id": f"{name}-id",
@@ -115,7 +119,7 @@ def machine(name: str, **more: Any) -> Machine:
     return Machine(name, **{"reach": LocalReach(), "data": "/data", **more})
 
 
-def answered(name: str, cards: tuple[Card, ...] = (), entry: Machine | None = None, **more: Any) -> MachineView:
+def answered(name: str, cards: tuple[Card, ...] | Cards = (), entry: Machine | None = None, **more: Any) -> MachineView:
     """A machine that answered the survey."""
     return MachineView(entry or machine(name), "answered", reading(name, cards, **more))
 
@@ -206,6 +210,11 @@ _STATES: dict[str, dict[str, Any]] = {
     "stopped in upload": _ended(
         _exit(code=0), StepReport("upload", "ended", exit=_exit("upload", signal=15, stop_sent=True))
     ),
+    "upload failed": {
+        **_ended(_exit(code=0), StepReport("upload", "ended", exit=_exit("upload", code=1))),
+        "upload_request": Upload("file:/out", "file", "file:/out/3f9a1c0e77b2d416/"),
+        "upload": UploadResult("file:/out/3f9a1c0e77b2d416/", False, error="disk full"),
+    },
     "unknown": {
         "phase": "ended",
         "lost": "supervisor_lost",

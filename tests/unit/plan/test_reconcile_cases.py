@@ -1,0 +1,206 @@
+"""The table of reconcile, row by row: a record, how the spec differs from it, what was said, and the action.
+
+A cell reads `<sign> [exit code] <kept|new|code>`: the run id that is kept, a new one, or the code of the refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+from support import REPOSITORY
+from unit.plan.worlds import answered, fleet, job, machine, silent, spec, wish
+
+from aicrun.plan.decide import plan
+from aicrun.plan.model import MachineView, Options, RunPlan, Wanted
+from aicrun.plan.reconcile import TABLE, Row
+from aicrun.spec.model import Selector, SourceSpec
+from aicrun.wire.jobs import Checkpoints, Source
+
+CASES = sorted((REPOSITORY / "tests/cases/reconcile").glob("*.yaml"))
+FLAGS = {
+    "plain": Options(),
+    "again": Options(again=True),
+    "fresh": Options(fresh=True),
+    "replace": Options(replace=True),
+    "forget": Options(forget=True),
+}
+RUN_ID = "3f9a1c0e77b2d416"
+
+
+def _cells() -> list[Any]:
+    found = []
+    for path in CASES:
+        case = yaml.safe_load(path.read_text("utf-8"))
+        for column, cells in case["expect"].items():
+            for flag, told in cells.items():
+                found.append(pytest.param(case, column, flag, told, id=f"{path.stem}-{column}-{flag}"))
+    return found
+
+
+@pytest.mark.parametrize(("case", "column", "flag", "told"), _cells())
+def test_a_cell_of_the_table(case: dict[str, Any], column: str, flag: str, told: str) -> None:
+    old = _then(case)
+    new = _now(old, column)
+    records = (job(old, case["record"], machine="lab"),) if case["record"] else ()
+    item = plan((new,), fleet(answered("lab", jobs=records), answered("desk")), FLAGS[flag]).runs[0]
+    assert _told(item) == told, item.headline
+    _is_consistent(item, old, bool(records))
+
+
+def _is_consistent(item: RunPlan, old: Wanted, had_record: bool) -> None:
+    starts = item.sign.value in "+±"
+    assert (item.draft is not None) is (starts or item.sign.value == "~")
+    if starts and had_record and item.job is not None:
+        assert item.named == (item.job.job_id,)
+    if item.draft is not None:
+        assert item.draft.run_id == item.run_id
+    assert (item.refusal is not None) is (item.sign.value == "x")
+    if item.refusal is not None:
+        assert item.ways and all(way.command.startswith("aicrun ") for way in item.ways)
+
+
+def _told(item: RunPlan) -> str:
+    if item.refusal is not None:
+        return f"{item.sign.value} {item.refusal.exit} {item.refusal.code}"
+    return f"{item.sign.value} {'kept' if item.run_id == RUN_ID else 'new'}"
+
+
+def _then(case: dict[str, Any]) -> Wanted:
+    execution: dict[str, Any] = {"command": "python train.py", "env": {"LR": "1e-4"}}
+    supervision: dict[str, Any] = {"limits": {"max_duration": "12h"}}
+    if case.get("resume"):
+        execution["resume"] = {"from": "latest"}
+    if case.get("retry"):
+        supervision["retry"] = {"when": case["retry"]}
+    one = spec(execution=execution, supervision=supervision, source=SourceSpec("/home/ana/project"))
+    return wish(one, source=Source("aa" * 32, 3, 100, "9f2c1ab0ffee", "main"))
+
+
+def _now(old: Wanted, column: str) -> Wanted:
+    if column == "same":
+        return old
+    if column == "source":
+        return replace(old, source=Source("bb" * 32, 4, 120, "0a1b2c3d4e5f", "main"))
+    if column == "words":
+        return replace(old, spec=replace(old.spec, supervision={**old.spec.supervision, "notes": "new"}))
+    execution = {**old.spec.execution, "env": {"LR": "3e-4"}}
+    return replace(old, spec=replace(old.spec, execution=execution))
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    shown = set()
+    for path in CASES:
+        case = yaml.safe_load(path.read_text("utf-8"))
+        old = _then(case)
+        records = (job(old, case["record"]),) if case["record"] else ()
+        from aicrun.plan.reconcile import reconcile
+
+        shown.add(reconcile(old, fleet(answered("lab", jobs=records)), Options()).row)
+    assert shown == set(Row) == set(TABLE)
+
+
+# A machine that gave no answer.
+
+
+def _with_silent(view: MachineView, selector: Selector, known_on: tuple[str, ...] = (), flag: str = "plain") -> RunPlan:
+    wanted = wish(spec(machine=selector), known_on=known_on)
+    return plan((wanted,), fleet(answered("lab"), view), FLAGS[flag]).runs[0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "state", "selector", "known_on", "flag", "sign"),
+    [
+        ({}, "silent", Selector(), (), "plain", "x"),
+        ({}, "unsupported", Selector(), (), "plain", "x"),
+        ({}, "down", Selector(), (), "plain", "+"),
+        ({}, "excepted", Selector(), (), "plain", "+"),
+        ({}, "silent", Selector(names=("lab",)), (), "plain", "+"),
+        ({"labels": {"site": "home"}}, "silent", Selector(labels={"site": "lab"}), (), "plain", "x no place"),
+        ({}, "silent", Selector(names=("lab",)), ("home",), "plain", "x"),
+        ({}, "silent", Selector(names=("lab",)), ("home",), "forget", "+"),
+        ({}, "silent", Selector(), ("home",), "forget", "x"),
+        ({}, "silent", Selector(), (), "again", "x"),
+        ({"sleeps": True}, "silent", Selector(), (), "plain", "+"),
+        ({"sleeps": True}, "silent", Selector(names=("lab", "home")), (), "plain", "x"),
+        ({"sleeps": True}, "silent", Selector(), ("home",), "plain", "x"),
+        ({}, "down", Selector(), ("home",), "plain", "+"),
+    ],
+)
+def test_a_silent_machine_may_hold_the_run(
+    entry: dict[str, Any], state: str, selector: Selector, known_on: tuple[str, ...], flag: str, sign: str
+) -> None:
+    view = MachineView(machine("home", **entry), state, why="no answer within 5s")
+    item = _with_silent(view, selector, known_on, flag)
+    assert item.sign.value == sign[0], item.headline
+    if sign == "x":
+        assert item.refusal is not None
+        assert (item.refusal.exit, item.refusal.code) == (6, "AIC-E671")
+        assert any("--except home" in way.command for way in item.ways)
+
+
+def test_a_silent_machine_does_not_hide_a_run_that_goes_on() -> None:
+    wanted = wish(spec())
+    item = plan((wanted,), fleet(answered("lab", jobs=(job(wanted),)), silent("home")), Options()).runs[0]
+    assert item.sign.value == "="
+
+
+def test_what_would_happen_without_the_silent_machine_is_told() -> None:
+    item = _with_silent(silent("home"), Selector())
+    assert ("others", "lab answered, it has no copy; lab would fit") in item.rows
+
+
+# Several records.
+
+
+def test_a_living_record_counts_before_a_newer_one_that_ended() -> None:
+    wanted = wish(spec())
+    ended = job(wanted, "failed", job_id="b" * 16, age_s=10.0)
+    going = job(wanted, "running", job_id="a" * 16)
+    item = plan((wanted,), fleet(answered("lab", jobs=(ended,)), answered("desk", jobs=(going,))), Options()).runs[0]
+    assert (item.sign.value, item.machine, item.named) == ("=", "desk", ("b" * 16,))
+
+
+def test_of_two_ended_records_the_newer_counts_and_both_are_named() -> None:
+    wanted = wish(spec())
+    old = job(wanted, "failed", job_id="a" * 16, age_s=9000.0)
+    new = job(wanted, "succeeded", job_id="b" * 16, age_s=90.0)
+    view = fleet(answered("lab", jobs=(old,)), answered("desk", jobs=(new,)))
+    assert plan((wanted,), view, Options()).runs[0].sign.value == "="
+    again = plan((wanted,), view, Options(again=True)).runs[0]
+    assert set(again.named) == {"a" * 16, "b" * 16}
+
+
+def test_a_record_that_cannot_be_read_refuses_a_start() -> None:
+    view = answered("lab", unreadable_records=("sft-run/7c1e09d2a4b86f13",))
+    item = plan((wish(spec()),), fleet(view), Options(again=True, forget=True)).runs[0]
+    assert item.refusal is not None
+    assert (item.refusal.exit, item.refusal.code) == (8, "AIC-E677")
+    other = plan((wish(spec("other-run")),), fleet(view), Options()).runs[0]
+    assert other.sign.value == "+"
+
+
+def test_a_run_that_waits_moves_to_a_card_that_is_free() -> None:
+    from unit.plan.worlds import card, gpu_spec, held
+
+    busy = card(0, "RTX 3090", 24, 2, holder=held("dpo", "bo", 60.0))
+    wanted = wish(gpu_spec(20))
+    waiting = job(wanted, "waiting", cards=(busy.uuid,))
+    there = answered("lab", (busy,), jobs=(waiting,))
+    assert plan((wanted,), fleet(there), Options()).runs[0].sign.value == "="
+    item = plan((wanted,), fleet(there, answered("desk", (card(0, "RTX 3090", 24),))), Options()).runs[0]
+    assert (item.sign.value, item.machine, item.job_machine) == (">", "desk", "lab")
+    assert item.named == (waiting.job_id,)
+
+
+def test_an_earlier_checkpoint_keeps_a_resuming_run_on_its_machine() -> None:
+    execution = {"command": "python train.py", "resume": {"from": "latest"}}
+    wanted = wish(spec(execution=execution))
+    ended = job(wanted, "failed", checkpoints=Checkpoints("/x", "checkpoint-500", 60.0, 1, 1, 1))
+    view = fleet(answered("desk", cpus_free=64.0), answered("lab", jobs=(ended,)))
+    item = plan((wanted,), view, Options(again=True)).runs[0]
+    assert (item.machine, item.from_nothing, item.run_id) == ("lab", False, RUN_ID)
+    assert item.verdicts[0].rejections[0].token == "checkpoint_elsewhere"
+    assert ("run id", f"{RUN_ID}, kept: resumes from checkpoint-500") in item.rows
