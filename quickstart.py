@@ -12,6 +12,7 @@ Exit codes: 0 done or nothing to do; 3 this machine cannot (Python, system, home
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 
@@ -45,6 +46,9 @@ def main():
     if len(sys.argv) > 1:
         raise Trouble(CANNOT, "python3 quickstart.py takes no arguments.")
     check_home()
+    # uv brings certificates of its own; where the system has some, an index behind a company's authority answers too.
+    if ssl.get_default_verify_paths().cafile:
+        os.environ.setdefault("UV_SYSTEM_CERTS", "1")
     folder = environment_folder()
     install(folder)
     ended = apply(folder)
@@ -159,9 +163,10 @@ def say_what_came_out(folder):
     done = subprocess.run(asked, cwd=HERE, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     if done.returncode:
         raise Trouble(done.returncode, "the run's record could not be read: aicrun inspect digits")
-    job = json.loads(done.stdout.decode("utf-8"))["job"]
-    place = newest_checkpoint((job.get("upload") or {}).get("destination") or "")
-    tell("status      " + job["status"])
+    told = json.loads(done.stdout.decode("utf-8"))
+    place = newest_checkpoint((told["job"].get("upload") or {}).get("destination") or "")
+    tell("")
+    tell("status      " + told["status"])
     if place:
         with open(os.path.join(place, "trainer_state.json")) as file:
             state = json.load(file)

@@ -50,7 +50,8 @@ class Person:
         self.home = home
         self.mark = f"AICRUN_TEST_MARK={uuid.uuid4().hex}"
         name, _, value = self.mark.partition("=")
-        keep = ("PATH", "LANG", "TMPDIR", "PIP_INDEX_URL", "UV_CACHE_DIR")
+        keep = ("PATH", "LANG", "TMPDIR", "PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_CACHE_DIR", "SSL_CERT_FILE")
+        keep += ("SSL_CERT_DIR", "http_proxy", "https_proxy", "no_proxy")
         self.env = {key: os.environ[key] for key in keep if key in os.environ}
         self.env |= {
             "HOME": str(home),

@@ -107,7 +107,7 @@ def train(steps: int, out: str, start: str, every: int) -> None:
             state = {"step": step, "steps": steps, "loss": loss, "accuracy": accuracy, "history": history}
             print(f"step {step}/{steps} loss={loss:.4f} accuracy={accuracy:.3f}", flush=True)
             print(f"saved {save(out, network, state)}", flush=True)
-        elif step % 200 == 0:
+        elif step % 1000 == 0:
             print(f"step {step}/{steps} loss={loss:.4f}", flush=True)
 
 
@@ -115,7 +115,7 @@ def main() -> None:
     """Read the arguments and train."""
     parser = argparse.ArgumentParser(description="Train a digit classifier on scikit-learn's scans.")
     parser.add_argument("--steps", type=int, default=20000)
-    parser.add_argument("--every", type=int, default=4000, help="steps between two checkpoints")
+    parser.add_argument("--every", type=int, default=5000, help="steps between two checkpoints")
     parser.add_argument("--out", required=True, help="folder for the checkpoints")
     parser.add_argument("--resume", default="", help="a checkpoint folder to go on from")
     given = parser.parse_args()

@@ -65,7 +65,7 @@ def test_the_modules_each_quick_command_imports(person: Person) -> None:
         modules = _imported(person, *arguments)
         ours = sorted(name for name in modules if name.split(".")[0] == "aicrun")
         packages = {name.split(".")[0] for name in modules} - {"aicrun"} - sys.stdlib_module_names
-        theirs = sorted(name for name in packages if not name.startswith(("_", "sitecustomize")))
+        theirs = sorted(name for name in packages if not name.startswith(("_", "cython_runtime", "sitecustomize")))
         listed[command] = {"ours": ours, "theirs": theirs}
     frozen("imports", listed)
 
