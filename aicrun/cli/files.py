@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import textwrap
 
 import click
 
 from aicrun.cli.options import with_json
-from aicrun.cli.screen import Screen, styled
+from aicrun.cli.screen import PROSE_COLUMNS, Screen
 from aicrun.cli.views.diagnostics import as_documents, as_lines
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Exit, UsageError, Way
@@ -40,7 +41,11 @@ def init_command(screen: Screen, to: str) -> int:
         ways = (Way("write another", f"aicrun init --to {other}"), Way("check it", f"aicrun validate {to}"))
         raise UsageError("AIC-E013", f"{to} is there already", ways=ways) from error
     loaded = load_run(to)
-    screen.out([f"wrote {styled('bold', to)}: run {loaded.specs[0].name!r}", ""])
+    found = [f"command from {facts.script}" if facts.script else "the command is yours to write"]
+    found += [f"packages from {facts.requirements}"] if facts.requirements else []
+    found.append("code from this git tree" if facts.in_git else "code from this folder")
+    words = f'wrote {to}: run "{loaded.specs[0].name}", ' + ", ".join(found)
+    screen.out([*textwrap.wrap(words, PROSE_COLUMNS - 2, break_long_words=False), ""])
     screen.out(next_lines((Way("check it", f"aicrun validate {to}"), Way("try it", f"aicrun plan {to}"))))
     if screen.json:
         screen.document("init", {"file": to, "run": loaded.specs[0].name, "text": text})

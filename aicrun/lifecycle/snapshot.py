@@ -22,7 +22,7 @@ from aicrun.wire.jobs import Source
 
 _LARGEST = 5
 _DIRTY_MOST = 50
-_PLAN_MARK = b'"aicrun plan"'
+_PLAN_MARKS = (b'"schema_version"', b'"kind": "plan"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Snapshot:
 def take(spec: RunSpec, aside: Iterable[str] = ()) -> Snapshot | None:
     """The snapshot of a spec's source, or None when it has none.
 
-    The spec's own file, `aside` (the inventory, a saved plan), the workspace and a `file:` upload target are no code:
+    The spec's own file, `aside` (the inventory), saved plans, the workspace and a `file:` upload target are no code:
     left in, a change of a limit or an earlier checkpoint would look like another run.
     Raises `UsageError` for an empty source, a link that leaves the tree, or a name that is not UTF-8.
     """
@@ -157,7 +157,8 @@ def _hashed(full: str) -> tuple[str, int]:
 
 def _is_plan(full: str) -> bool:
     with contextlib.suppress(OSError), open(full, "rb") as stream:
-        return _PLAN_MARK in stream.read(200)
+        head = stream.read(200)
+        return all(mark in head for mark in _PLAN_MARKS)
     return False
 
 

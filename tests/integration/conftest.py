@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from integration.project import Project
-from support import Person
+from support import Person, processes_with, until
 
 
 @pytest.fixture
-def project(person: Person) -> Project:
-    return Project(person)
+def project(person: Person) -> Iterator[Project]:
+    somebodys = Project(person)
+    yield somebodys
+    while somebodys.kill():
+        until(lambda: not processes_with(f"HOME={person.home}"))

@@ -91,7 +91,8 @@ class Project:
     def kill(self, *words: str, how: int = signal.SIGKILL) -> list[int]:
         """End processes of this person whose command line holds all `words`; their pids."""
         ended = []
-        for pid in processes_with(self.person.mark):
+        # A job's environment is its own: it knows its home, not the mark of the client's shell.
+        for pid in processes_with(f"HOME={self.person.home}"):
             try:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:

@@ -262,7 +262,7 @@ def test_a_machine_that_cannot_be_asked_refuses_until_it_is_excepted(project: Pr
 
 
 def test_the_source_is_laid_out_fresh_and_a_new_file_is_a_change_of_it(project: Project) -> None:
-    project.write("cat data.txt")
+    project.write("cat data.txt", more="checkpoints: {}\n")
     (project.folder / "data.txt").write_text("one\n")
     assert project.apply("--follow").returncode == 0
     assert project.run("logs", "quick").stdout == "one\n"

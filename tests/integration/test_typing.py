@@ -105,7 +105,7 @@ def typed(project: Project, answer: str) -> str:
 
 
 def test_a_closed_pipe_ends_quietly(project: Project) -> None:
-    project.write("seq 1 200000")
+    project.write("seq 1 200000", more="checkpoints: {}\n")
     assert project.apply("--follow").returncode == 0
     shell = f"{sys.executable} -m aicrun logs quick --tail 100000 | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
@@ -141,7 +141,7 @@ def test_a_fault_of_ours_is_one_sentence_and_a_traceback_only_with_debug(person:
 
 
 def test_ascii_and_no_colour_are_honoured(project: Project) -> None:
-    project.write("printf '\\033[31mred\\033[0m \\303\\251\\n'")
+    project.write("printf '\\033[31mred\\033[0m \\303\\251\\n'", more="checkpoints: {}\n")
     project.person.env["AICRUN_ASCII"] = "1"
     done = project.apply("--follow")
     assert done.returncode == 0
