@@ -143,6 +143,9 @@ class _Pump:
             self._log.say(entry.total, entry.total, entry.dropped)
         elif entry.doing == FULL or self._journal.was_read(entry.count):
             self._write(dataclasses.replace(entry, doing=FULL))
+        else:
+            # The read never happened; said before the next bytes are planted, or they would be judged by its count.
+            self._journal.commit(dataclasses.replace(entry, doing=IDLE))
 
     def copy(self) -> bool:
         """Copy one chunk; False when nothing waits."""

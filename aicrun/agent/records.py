@@ -84,9 +84,12 @@ def read_json(path: str) -> Any:
             raw = stream.read(RECORD_CAP_BYTES + 1)
         if len(raw) > RECORD_CAP_BYTES:
             raise Unreadable(path, "it is too large")
-        return load(raw)
+        value = load(raw)
     except (WireError, OSError) as error:
         raise Unreadable(path, str(error)) from error
+    if value is None:
+        raise Unreadable(path, "it is null")
+    return value
 
 
 class Reserved:

@@ -114,6 +114,8 @@ def _child(child: _Child) -> NoReturn:
         os.close(child.gate_write)
         os.setsid()
         children.default_signals()
+        # Ours is private; what a run makes is its account's, as after a login.
+        os.umask(0o022)
         _write_oom_score(min(1000, child.oom_score + OOM_SCORE_UP))
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)

@@ -1,0 +1,69 @@
+"""What is seen of a run from outside: best effort, bounded, never an error."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aicrun.agent import outlook
+from aicrun.agent.log_files import Caps, LogWriter
+
+
+def progress(folder: Path, text: bytes, patterns: dict[str, Any]) -> dict[str, str]:
+    LogWriter(str(folder), Caps()).write(text, 0, 0)
+    return outlook.progress(patterns, str(folder))
+
+
+def test_the_newest_match_counts_also_behind_carriage_returns(tmp_path: Path) -> None:
+    bar = b"".join(b"\r %3d%%| step %d/900 loss=%.2f" % (n / 9, n, 3 - n / 400) for n in range(900))
+    patterns = {"step": {"pattern": r"step (\d+)/(\d+)"}, "loss": {"pattern": r"loss=([0-9.]+)", "goal": "min"}}
+    assert progress(tmp_path, bar, patterns) == {"step": "899/900", "loss": "0.75"}
+
+
+@pytest.mark.parametrize(
+    ("log", "pattern", "value"),
+    [
+        (b"{'loss': 0.5, 'epoch': 1.0}\n", r"'loss': ([0-9.]+)", "0.5"),
+        (b"iter 10: loss nan, time 3ms\n", r"loss (\S+),", "nan"),
+        (b"loss=1e400 \xff\xfe caf\xc3\xa9\n", r"loss=(\S+)", "1e400"),
+        (b"epoch 3\n", r"epoch \d+", "epoch 3"),
+    ],
+)
+def test_forms_met_in_the_wild(tmp_path: Path, log: bytes, pattern: str, value: str) -> None:
+    assert progress(tmp_path, log, {"x": {"pattern": pattern}}) == {"x": value}
+
+
+@pytest.mark.parametrize("pattern", ["(", "nothing here", "", 3, None, {"no": "pattern"}])
+def test_what_cannot_be_matched_is_not_shown(tmp_path: Path, pattern: Any) -> None:
+    found = progress(tmp_path, b"step 1\n", {"x": {"pattern": pattern}, "y": {"pattern": "step (1)"}})
+    found.pop("x", None)
+    assert found == {"y": "1"}
+
+
+def test_a_pattern_that_takes_for_ever_is_given_up(tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert progress(tmp_path, b"a" * 40 + b"!", {"x": {"pattern": r"(a+)+$"}}) == {}
+    assert time.monotonic() - began < 2
+
+
+def test_checkpoints_are_counted_and_the_newest_is_named(tmp_path: Path) -> None:
+    for number in (1, 2):
+        folder = tmp_path / f"checkpoint-{number}"
+        folder.mkdir()
+        (folder / "model").write_bytes(b"x" * 100 * number)
+        os.utime(folder / "model", (1000 * number, 1000 * number))
+        os.utime(folder, (1000 * number, 1000 * number))
+    (tmp_path / "link").symlink_to("/")
+    os.utime(tmp_path / "link", (10, 10), follow_symlinks=False)
+    found = outlook.checkpoints(str(tmp_path), 2500.0)
+    assert found is not None
+    assert (found.newest, found.newest_age_s, found.newest_bytes, found.count) == ("checkpoint-2", 500.0, 200, 3)
+    assert found.bytes < 1000
+    missing = outlook.checkpoints(str(tmp_path / "none"), 1.0)
+    assert missing is not None
+    assert missing.count == 0
+    assert outlook.checkpoints("", 1.0) is None
