@@ -5,6 +5,7 @@ It must not decide which move (see `reconcile.py`) or which place (see `place.py
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aicrun.plan import records, refusals, words
@@ -43,8 +44,10 @@ class Task:
         return found.job.run_id if self.continues and found is not None else ""
 
 
-def run_plan(task: Task, placement: Placement, fleet: Fleet, options: Options) -> RunPlan:
-    """The plan of one run, complete."""
+def run_plan(
+    task: Task, placement: Placement, fleet: Fleet, options: Options, lines: Mapping[Candidate, int]
+) -> RunPlan:
+    """The plan of one run, complete; `lines` counts runs of this plan that wait for a card already."""
     found, move = task.outcome.found, task.outcome.move
     if move is Move.KEEP_OR_MOVE and (not placement.chosen or _same_place(task, placement)):
         move = Move.KEEP
@@ -57,7 +60,7 @@ def run_plan(task: Task, placement: Placement, fleet: Fleet, options: Options) -
     refusal = _before_start(task, placement, fleet)
     if refusal is not None:
         return _refused(task, refusal, placement)
-    return _start(task, placement, fleet, options)
+    return _start(task, placement, fleet, options, lines)
 
 
 def machine_of(fleet: Fleet, name: str) -> tuple[MachineView, HostReading]:
@@ -132,7 +135,7 @@ def _keep_ended(task: Task, found: Found, base: RunPlan) -> RunPlan:
     if task.outcome.column is Column.SOURCE:
         told += "; source changed, --again to train it"
         change = next(item for item in task.outcome.changes if item.path == "source")
-        rows = (("source", f"{change.old} -> {change.new}"),)
+        rows = (("source", f"was {change.old}"), ("", f"now {change.new}"))
         ways = (again, *ways)
     elif task.outcome.changes:
         paths = ", ".join(item.path for item in task.outcome.changes)
@@ -186,11 +189,11 @@ def _without_data(placement: Placement, fleet: Fleet) -> tuple[Machine, ...]:
     return tuple(view.machine for view in fleet.machines if view.machine.name in names)
 
 
-def _start(task: Task, placement: Placement, fleet: Fleet, options: Options) -> RunPlan:
+def _start(task: Task, placement: Placement, fleet: Fleet, options: Options, lines: Mapping[Candidate, int]) -> RunPlan:
     wanted, spec, outcome = task.wanted, task.wanted.spec, task.outcome
     chosen, gpu, sign = placement.chosen, task.wanted.spec.machine.gpu, _sign(outcome.move)
     if not chosen and gpu is not None and spec.queue_wait_s > 0:
-        chosen, sign = to_wait_for(placement.verdicts, gpu.count), Sign.WAIT
+        chosen, sign = to_wait_for(placement.verdicts, gpu.count, lines), Sign.WAIT
     if not chosen:
         return rejected(wanted, _blank(task, Sign.REFUSE, ""), placement.verdicts, fleet)
     view, reading = machine_of(fleet, chosen[0].machine)
@@ -202,11 +205,9 @@ def _start(task: Task, placement: Placement, fleet: Fleet, options: Options) -> 
     waits = sign is Sign.WAIT
     history = measured(wanted, fleet)
     none_yet = "nothing yet; the first run measures the peak" if gpu is not None else ""
-    rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec, view.machine))]
+    rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec, view.machine.data))]
     rows += [("measured", history or none_yet)] if history or none_yet else []
-    rows = (
-        [*_replace_rows(task, placement), *rows] if sign in (Sign.REPLACE, Sign.MOVE) else [*rows, *_history_rows(task)]
-    )
+    rows = _replace_rows(task, placement) if sign is Sign.REPLACE else [*rows, *_history_rows(task)]
     after = _line_rows(task, placement, chosen, fleet) if waits else ()
     in_order = steps(wanted, made, reading, places_name(chosen) if waits else "")
     if sign is Sign.REPLACE:
@@ -263,7 +264,7 @@ def _history_rows(task: Task) -> list[tuple[str, str]]:
     if found is None:
         return []
     if not task.continues:
-        return [("run id", "new; it starts from nothing")]
+        return [("run id", "a new one: it starts from nothing")]
     newest = found.job.checkpoints.newest if found.job.checkpoints is not None else ""
     told = f"resumes from {words.name(newest)}" if newest else "it has no checkpoint yet"
     return [("run id", f"{found.job.run_id}, kept: {told}")]

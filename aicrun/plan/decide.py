@@ -6,10 +6,12 @@ those that start, word each run's plan, and bind the facts it all depends on.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from aicrun.plan.actions import Task, run_plan
 from aicrun.plan.admit import Need
 from aicrun.plan.bounds import bounds_of
-from aicrun.plan.model import Fleet, Options, Plan, Wanted
+from aicrun.plan.model import Candidate, Fleet, Options, Plan, RunPlan, Sign, Wanted
 from aicrun.plan.place import Placement, place
 from aicrun.plan.reconcile import Move, Outcome, Row, reconcile
 
@@ -21,8 +23,13 @@ def plan(wanted: tuple[Wanted, ...], fleet: Fleet, options: Options) -> Plan:
     placed = place(tuple(tasks[number].need for number in starting), fleet)
     placements = dict(zip(starting, placed, strict=True))
     nothing = Placement((), ())
-    runs = tuple(run_plan(task, placements.get(number, nothing), fleet, options) for number, task in enumerate(tasks))
-    return Plan(runs, fleet, bounds_of(runs, fleet, wanted), options)
+    runs: list[RunPlan] = []
+    lines: Counter[Candidate] = Counter()
+    for number, task in enumerate(tasks):
+        made = run_plan(task, placements.get(number, nothing), fleet, options, lines)
+        lines.update(made.chosen if made.sign is Sign.WAIT else ())
+        runs.append(made)
+    return Plan(tuple(runs), fleet, bounds_of(tuple(runs), fleet, wanted), options)
 
 
 def _task(wish: Wanted, fleet: Fleet, options: Options) -> Task:

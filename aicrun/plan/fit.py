@@ -286,7 +286,7 @@ def _compute_mode(seat: Seat) -> Iterator[Rejection]:
 
 def _mig(seat: Seat) -> Iterator[Rejection]:
     if seat.card.mig == "on":
-        yield Rejection("mig_unsupported", "MIG off", "MIG on", True, "MIG is on: mig_unsupported")
+        yield Rejection("mig_unsupported", "MIG off", "MIG on", True, "mig_unsupported")
 
 
 def _versions(seat: Seat) -> Iterator[Rejection]:

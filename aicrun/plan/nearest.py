@@ -5,7 +5,7 @@ It must not judge anew: everything comes from the verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from aicrun.plan import words
 from aicrun.plan.model import Candidate, CardOn, HostOn, KindOn, Verdict
@@ -47,12 +47,13 @@ def later_spare(verdict: Verdict) -> int | None:
     return verdict.room_mib - verdict.need_mib
 
 
-def to_wait_for(verdicts: tuple[Verdict, ...], count: int) -> tuple[Candidate, ...]:
-    """The cards to stand in line for: those a run holds before those a stranger sits on, then the tightest fit.
+def to_wait_for(verdicts: tuple[Verdict, ...], count: int, lines: Mapping[Candidate, int]) -> tuple[Candidate, ...]:
+    """The cards to stand in line for: those a run holds before those a stranger sits on, short lines, the tightest fit.
 
-    Several cards come from one machine; empty when nothing becomes free by waiting.
+    `lines` counts the runs of this plan that stand in line for a card already. Several cards come from one machine;
+    empty when nothing becomes free by waiting.
     """
-    lines: dict[str, list[tuple[tuple[bool, bool, int, int], Candidate]]] = {}
+    found: dict[str, list[tuple[tuple[bool, int, bool, int, int], Candidate]]] = {}
     for place, verdict in enumerate(verdicts):
         spare = later_spare(verdict)
         tokens = {reason.token for reason in verdict.rejections}
@@ -60,8 +61,9 @@ def to_wait_for(verdicts: tuple[Verdict, ...], count: int) -> tuple[Candidate, .
             continue
         stranger = bool(tokens & {"foreign", "utilization", "compute_mode"})
         display = any(remark.startswith("display, ") for remark in verdict.remarks)
-        lines.setdefault(verdict.candidate.machine, []).append(((stranger, display, spare, place), verdict.candidate))
-    full = [sorted(line)[:count] for line in lines.values() if len(line) >= count]
+        key = (stranger, lines.get(verdict.candidate, 0), display, spare, place)
+        found.setdefault(verdict.candidate.machine, []).append((key, verdict.candidate))
+    full = [sorted(line)[:count] for line in found.values() if len(line) >= count]
     best = min(full, key=lambda line: [key for key, _ in line], default=[])
     return tuple(card for _, card in best)
 
@@ -120,7 +122,8 @@ def _too_small(verdicts: tuple[Verdict, ...]) -> str:
 def _fewest(verdicts: tuple[Verdict, ...]) -> str:
     """The place with the fewest reasons against it, and those reasons."""
     rejected = [item for item in verdicts if item.rejections and not _was_not_asked(item)]
-    if not rejected:
+    # With a single place the table has said it all.
+    if len(rejected) < 2:
         return ""
     best = min(rejected, key=lambda item: len(item.rejections))
     return f"{place_name(best.candidate)}: {'; '.join(reason.words for reason in best.rejections)}"

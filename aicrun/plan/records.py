@@ -50,7 +50,8 @@ def progress(job: JobReport) -> str:
     """`step 4,120 of 9,000, 46%`; empty when the log told no step."""
     done, total = _step(job)
     if total:
-        return f"step {words.count(done)} of {words.count(total)}, {done * 100 // total}%"
+        percent = min(round(done * 100 / total), 99 if done < total else 100)
+        return f"step {words.count(done)} of {words.count(total)}, {percent}%"
     told = job.progress.get("step", "")
     return f"step {words.name(told)}" if told else ""
 
@@ -81,7 +82,7 @@ def kept(found: Found) -> str:
         told = "uploaded" if verified else "not uploaded"
         parts.append(f"{words.name(job.checkpoints.newest)}, {size} on {found.view.machine.name}, {told}")
     log = sum(step.log_bytes for step in job.steps)
-    parts.append(f"log, {words.size(log)}" if log else "log")
+    parts.append(f"log, {words.size(log)}" if log else "its log")
     return "; ".join(parts)
 
 
@@ -94,8 +95,7 @@ def lost(found: Found, resumes: bool) -> str:
     newest = job.checkpoints
     if resumes and newest is not None and newest.newest and newest.newest_age_s is not None:
         return f"{words.duration(newest.newest_age_s)} of training since {words.name(newest.newest)}"
-    again = "" if resumes else "; the new job starts from nothing under a new run id"
-    return f"{words.duration(training[0].age_s)} of training{again}"
+    return f"{words.duration(training[0].age_s)} of training"
 
 
 def cause(found: Found) -> str:
@@ -105,7 +105,7 @@ def cause(found: Found) -> str:
         parts.append(f"in step {standing.step}")
     if standing.signal is not None:
         parts.append(f"signal {standing.signal}")
-    elif standing.code is not None:
+    elif standing.code is not None and standing.reason != "upload_failed":
         parts.append(f"exit code {standing.code}")
     if standing.why:
         parts.append(words.cut(words.harmless(standing.why), 120))

@@ -21,7 +21,7 @@ def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], flee
     """`blank` filled in as a rejection with every reason; exit code 5."""
     spec = wanted.spec
     told = _headline(wanted, verdicts, fleet)
-    rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec))]
+    rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec, _data(fleet)))]
     rows += [("set", f"{override} by --set, not in {spec.file or 'run.yaml'}") for override in spec.overrides]
     history = measured(wanted, fleet)
     ways = tuple(_ways(wanted, verdicts))
@@ -51,11 +51,20 @@ def would_fit_gib(verdicts: tuple[Verdict, ...], demand: CardDemand) -> int:
     return best
 
 
+def _data(fleet: Fleet) -> str:
+    """The data folder as it is called where the run could have gone; in general words where names differ."""
+    names = {view.machine.data for view in fleet.machines if view.reading is not None}
+    return names.pop() if len(names) == 1 and "" not in names else "the data volume"
+
+
 def _headline(wanted: Wanted, verdicts: tuple[Verdict, ...], fleet: Fleet) -> str:
     asked = len([view for view in fleet.machines if view.state not in ("down", "excepted")])
     of = words.counted(asked, "machine")
     if wanted.spec.machine.gpu is None:
         now = " now" if any(not item.lasting for item in verdicts) else ""
+        if asked == 1:
+            name = next(view.machine.name for view in fleet.machines if view.state not in ("down", "excepted"))
+            return f"rejected{now}, {name} cannot take it"
         return f"rejected{now}, none of {of} can take it"
     cards = [item for item in verdicts if isinstance(item.candidate, CardOn)]
     later = [item for item in cards if item.rejections and not item.lasting]
@@ -63,7 +72,10 @@ def _headline(wanted: Wanted, verdicts: tuple[Verdict, ...], fleet: Fleet) -> st
         return f"rejected now, {words.counted(len(later), 'card')} would fit when free"
     if any(item.unknown for item in verdicts):
         return f"rejected, no card of {of} is known to fit it"
-    return f"rejected, no card of {of} can ever fit it" if cards else f"rejected, there is no card on {of}"
+    if not cards:
+        names = [view.machine.name for view in fleet.machines if view.state not in ("down", "excepted")]
+        return f"rejected, {names[0]} has no card" if len(names) == 1 else f"rejected, none of {of} has a card"
+    return f"rejected, no card of {of} can ever fit it"
 
 
 def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...]) -> Iterator[Way]:
@@ -75,12 +87,15 @@ def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...]) -> Iterator[Way]:
     if any(_frees_itself(item) for item in verdicts):
         yield Way("wait in line", typed("plan", spec, "--set", "queue.wait=24h"))
     bare = replace(spec, overrides=tuple(item for item in spec.overrides if not item.startswith("machine.gpu=")))
-    most = would_fit_gib(verdicts, demand) if demand.count == 1 else 0
+    small = demand.count == 1 and all(item.lasting for item in verdicts if item.rejections)
+    most = would_fit_gib(verdicts, demand) if small else 0
     if most >= 1:
         yield Way("what would fit", typed("plan", bare, "--set", f"machine.gpu={most}GiB"))
     half = -(-(demand.vram_mib + demand.headroom_mib) // 2 // 1024)
     if demand.count == 1 and most >= half and _has_pair(verdicts):
         yield Way("on two cards", typed("plan", bare, "--set", f"machine.gpu=2 x {half}GiB"))
+    if not any(isinstance(item.candidate, CardOn) for item in verdicts):
+        yield Way("what there is", "aicrun machines")
     yield Way("what each asks", "aicrun explain machine.gpu")
 
 

@@ -14,7 +14,7 @@ from aicrun.plan.draft import JOB_ID, RUN_ID
 from aicrun.plan.environment import has_environment
 from aicrun.plan.model import Fleet, Wanted
 from aicrun.plan.placeholders import fill
-from aicrun.spec.model import Machine, RunSpec, SetupSpec
+from aicrun.spec.model import RunSpec, SetupSpec
 from aicrun.wire.facts import HostReading
 from aicrun.wire.jobs import JobRequest
 
@@ -28,8 +28,8 @@ def shown(text: str) -> str:
     return words.harmless(text.replace(RUN_ID, "<run id>").replace(JOB_ID, "<job id>"))
 
 
-def asks(spec: RunSpec, machine: Machine | None = None) -> tuple[str, ...]:
-    """What the run asks of a place, one line for cards and one for the rest; `machine` fills placeholders in."""
+def asks(spec: RunSpec, data: str) -> tuple[str, ...]:
+    """What the run asks of a place, one line for cards and one for the rest; `data` names the data folder."""
     lines = []
     gpu = spec.machine.gpu
     if gpu is not None:
@@ -38,7 +38,7 @@ def asks(spec: RunSpec, machine: Machine | None = None) -> tuple[str, ...]:
         headroom = f"{words.asked(gpu.vram_mib)}, {words.asked(gpu.headroom_mib)} headroom"
         lines.append(f"{words.counted(gpu.count, 'card')} with {words.gib(need)} free{each} ({headroom})")
         lines += [f"model {words.joined(gpu.models, 'or')}"] if gpu.models else []
-    rest = ", ".join(_floors(spec, machine))
+    rest = ", ".join(_floors(spec, data))
     if gpu is None:
         rest = f"no card; {rest}" if rest else "no card"
     return tuple([*lines, rest] if rest else lines)
@@ -144,16 +144,14 @@ def _has_torch(setup: SetupSpec, draft: JobRequest) -> bool:
     return "torch" in draft.setup.requirements or any("torch" in package for package in setup.packages)
 
 
-def _floors(spec: RunSpec, machine: Machine | None) -> Iterator[str]:
+def _floors(spec: RunSpec, data: str) -> Iterator[str]:
     selector = spec.machine
     if selector.cpus is not None:
         yield words.counted(selector.cpus, "core")
     if selector.memory_mib is not None:
         yield f"{words.asked(selector.memory_mib)} memory"
     if selector.disk is not None:
-        path = selector.disk.path
-        if machine is not None:
-            path = fill(path, {"machine.name": machine.name, "machine.data": machine.data or "${machine.data}"})
+        path = fill(selector.disk.path, {"machine.data": data})
         yield f"{words.asked_size(selector.disk.free_bytes)} free on {words.harmless(path)}"
 
 

@@ -87,7 +87,8 @@ def _add_run(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
             page.sentence(text, indent=2)
         else:
             page.row(label, text)
-    if item.sign in (Sign.REPLACE, Sign.REFUSE) and item.job is not None and item.changes:
+    shows_changes = item.sign is Sign.REFUSE or (item.sign is Sign.REPLACE and verbose)
+    if shows_changes and item.job is not None and item.changes:
         page.blank()
         _add_changes(page, item, verbose)
     if item.verdicts and _shows_table(item, verbose):
@@ -100,7 +101,7 @@ def _add_run(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
         for label, text in item.after:
             page.row(label, text)
     _add_story(page, item, verbose)
-    if item.sign in (Sign.START, Sign.WAIT, Sign.REPLACE, Sign.MOVE):
+    if item.sign in (Sign.START, Sign.WAIT, Sign.MOVE) or verbose:
         _add_notes(page, item.machine, fleet, verbose)
     for line in item.warnings:
         page.blank()
@@ -127,6 +128,8 @@ def _add_story(page: Page, item: RunPlan, verbose: bool) -> None:
             lines = _at_most(lines, 1 if page.width < 120 else 2, room, page.mark)
         for place, line in enumerate(lines):
             page.add((head if place == 0 else " " * cells(head), ""), (line, ""))
+    if item.sign is Sign.REPLACE and not verbose:
+        return
     if item.env or item.terms:
         page.blank()
     if item.env:
@@ -231,12 +234,20 @@ def _add_closing(page: Page, plan: Plan, verbose: bool) -> None:
         )
     else:
         _add_counts(page, plan)
-    if folded:
-        page.ways([Way("every card", f"aicrun plan {plan.runs[0].spec.file or 'run.yaml'} -v")])
+    _add_not_yet(page, plan)
+    more = [Way("every card", f"aicrun plan {plan.runs[0].spec.file or 'run.yaml'} -v")] if folded else []
+    page.ways([*more, *_ways(plan)])
+
+
+def _add_not_yet(page: Page, plan: Plan) -> None:
+    """What this version cannot carry out, each reason once."""
+    runs: dict[str, list[str]] = {}
     for item in plan.runs:
         if item.apply_refusal is not None:
-            page.sentence(f"{item.run} {item.apply_refusal.words}", "yellow", 2)
-    page.ways(_ways(plan))
+            runs.setdefault(item.apply_refusal.words, []).append(item.run)
+    for words, names in runs.items():
+        who = names[0] if len(names) == 1 else counted(len(names), "run")
+        page.sentence(f"{who} {words}", "yellow", 2)
 
 
 def _table_is_long(page: Page, plan: Plan) -> bool:
@@ -251,6 +262,8 @@ def _ways(plan: Plan) -> list[Way]:
     file = plan.runs[0].spec.file or "run.yaml"
     refused = [item.run for item in plan.runs if item.sign is Sign.REFUSE]
     ways = [Way("why each", f"aicrun plan {file} -v")]
+    if any(item.apply_refusal is not None for item in plan.runs):
+        return ways
     if refused and len(refused) < len(plan.runs):
         ways.append(Way("the rest", " ".join(["aicrun apply", file, *(f"--skip {run}" for run in refused[:4])])))
     elif not refused:

@@ -6,10 +6,10 @@ It must not decide or judge: verdicts come from the plan, here they are sorted, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aicrun.cli.views.plan_page import Page, wrapped
-from aicrun.plan.model import Candidate, CardOn, Fleet, MachineView, RunPlan, Sign, Verdict
+from aicrun.plan.model import Candidate, CardOn, Fleet, RunPlan, Sign, Verdict
 from aicrun.plan.nearest import index_ranges, later_spare
 from aicrun.plan.words import card_model, cells, count, counted, cut, gib
 
@@ -19,6 +19,7 @@ NAME_LEAST, MODEL_LEAST = 10, 11
 # A list of machines gives way to a count past this column, and later where there is room.
 NAMES_MOST, NAMES_MOST_WIDE = 24, 46
 REASON_LEAST = 23
+MODEL_NARROW = 9
 WIDE = 120
 # Of the reasons that hold now, those that explain the others stand alone.
 _EXPLAINS = ("held", "taken_by_plan")
@@ -51,12 +52,6 @@ class Looks:
     wraps: bool
 
 
-def add_table(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
-    """Add the table of one run to the page; machines that gave no answer stand below it."""
-    table = Table(page, item, fleet)
-    table.add(verbose)
-
-
 class Table:
     """The verdicts of one run, sorted into groups."""
 
@@ -83,6 +78,8 @@ class Table:
         looks = self._looks(rows, wraps=True)
         if not verbose and self._lines(rows, looks) > LINES_MOST:
             rows = {name: self._folded_by_kind(group) for name, group in rows.items()}
+            if self.page.width < WIDE:
+                rows = {name: [_narrow(row) for row in group] for name, group in rows.items()}
             looks = self._looks({name: group[: ROWS_MOST[name]] for name, group in rows.items()}, wraps=False)
         for name, group in rows.items():
             most = len(group) if verbose or looks.wraps else ROWS_MOST[name]
@@ -205,7 +202,9 @@ class Table:
             reasons = [reason for reason in reasons if reason.token in _EXPLAINS]
         reasons.sort(key=lambda one: _STRONGEST.index(one.token) if one.token in _STRONGEST else len(_STRONGEST))
         long = "; ".join(reason.words for reason in reasons)
-        return (long, long.replace("held by run ", "held by "), long.replace("held by run ", ""))
+        first = reasons[0].words.replace("held by run ", "")
+        forms = (long, long.replace("held by run ", "held by "), long.replace("held by run ", ""))
+        return (*forms, first, first.partition(", ")[0])
 
     def _nearest_lasting(self) -> Verdict | None:
         lasting = self.groups["lasting"]
@@ -292,13 +291,19 @@ class Table:
         sign = self.page.sign(self.item.sign) if row.is_chosen else ("  ", "")
         style = sign[1] if row.is_chosen and self.item.sign is not Sign.REFUSE else style
         name = row.name + " " * (looks.name - cells(row.name))
-        model = row.model + " " * (looks.model - cells(row.model))
+        pad = " " * (looks.model - cells(row.model))
+        model = row.model + pad if self.is_cards else pad + row.model
         figure = " " * (looks.figure - cells(row.figure)) + row.figure
         self.page.add(
             sign, (name, style or "bold" if row.is_chosen else style), (f"  {model}  {figure}  {lines[0]}", style)
         )
         for line in lines[1:]:
             self.page.add((" " * looks.indent, ""), (line, style))
+
+
+def _narrow(row: Row) -> Row:
+    """For a table without room: a long model goes without its family's name."""
+    return replace(row, model=row.model.removeprefix("RTX ")) if cells(row.model) > MODEL_NARROW else row
 
 
 def _fit_key(verdict: Verdict) -> tuple[bool, int]:
@@ -309,8 +314,3 @@ def _fit_key(verdict: Verdict) -> tuple[bool, int]:
 def _later_key(verdict: Verdict) -> int:
     spare = later_spare(verdict)
     return spare if spare is not None else 1 << 40
-
-
-def silent_machines(fleet: Fleet) -> tuple[MachineView, ...]:
-    """Machines that were asked and gave no answer."""
-    return tuple(view for view in fleet.machines if view.state == "silent")

@@ -95,7 +95,7 @@ def reading(name: str, cards: tuple[Card, ...] | Cards = (), **more: Any) -> Hos
         "python": "3.10.12",
         "agent_digest": "5c1f02ab",
         "cpus": 16,
-        "cpus_free": 15.0,
+        "cpus_free": more.get("cpus", 16) - 1.0,
         "memory_mib": 64 * GIB,
         "memory_free_mib": 60 * GIB,
         "cards": found,
