@@ -52,4 +52,7 @@ def _keys(explained: Explanation) -> list[str]:
 
 def document(explained: Explanation) -> dict[str, Any]:
     """The explanation as data."""
-    return {**asdict(explained), "keys": [{"key": key, "words": words} for key, words in explained.keys]}
+    shown = asdict(explained)
+    # `kind` is the envelope's own word.
+    shown["about"] = shown.pop("kind")
+    return {**shown, "keys": [{"key": key, "words": words} for key, words in explained.keys]}

@@ -30,7 +30,10 @@ _NO_ANSWER = frozenset(("silent", "unsupported"))
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One printed row: the places it stands for, and its columns. `reasons` are forms of one text, longest first."""
+    """One printed row: the places it stands for, and its columns.
+
+    `reasons` are forms of one text, longest first; `brief` are forms that leave reasons out, for a capped table.
+    """
 
     places: tuple[Candidate, ...]
     name: str
@@ -39,6 +42,7 @@ class Row:
     reasons: tuple[str, ...]
     is_chosen: bool
     verdict: Verdict
+    brief: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,13 @@ class Table:
             self._with_gap(verdicts, reasons or self._reasons(best)),
             is_chosen,
             best,
+            () if reasons else self._brief(best),
         )
+
+    def _brief(self, verdict: Verdict) -> tuple[str, ...]:
+        """The strongest reason alone, and its first clause."""
+        first = self._reasons(verdict)[-1].partition("; ")[0]
+        return (first, first.partition(", ")[0]) if verdict.rejections else ()
 
     def _folded_by_kind(self, rows: list[Row]) -> list[Row]:
         """Rows of one model and machine that different runs hold become one: `8 runs of 3 accounts`."""
@@ -202,9 +212,7 @@ class Table:
             reasons = [reason for reason in reasons if reason.token in _EXPLAINS]
         reasons.sort(key=lambda one: _STRONGEST.index(one.token) if one.token in _STRONGEST else len(_STRONGEST))
         long = "; ".join(reason.words for reason in reasons)
-        first = reasons[0].words.replace("held by run ", "")
-        forms = (long, long.replace("held by run ", "held by "), long.replace("held by run ", ""))
-        return (*forms, first, first.partition(", ")[0])
+        return (long, long.replace("held by run ", "held by "), long.replace("held by run ", ""))
 
     def _nearest_lasting(self) -> Verdict | None:
         lasting = self.groups["lasting"]
@@ -239,11 +247,12 @@ class Table:
 
     def _reason_lines(self, row: Row, looks: Looks) -> list[str]:
         room = self.page.width - looks.indent
-        for form in row.reasons:
+        forms = row.reasons if looks.wraps else (*row.reasons, *row.brief)
+        for form in forms:
             if cells(form) <= room:
                 return [form]
         if not looks.wraps:
-            return [cut(row.reasons[-1], room, self.page.mark)]
+            return [cut(forms[-1], room, self.page.mark)]
         return list(self._wrapped(row.reasons[min(1, len(row.reasons) - 1)], room))
 
     def _wrapped(self, text: str, room: int) -> Iterator[str]:
