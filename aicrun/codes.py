@@ -147,6 +147,8 @@ AIC-E613 invalid_request: the agent refuses what was sent
   A fault of aicrun, or a request from another version.
   | aicrun --version
 AIC-E614 protocol_mismatch: client and agent speak different versions
+  The agent that answered knows no version of the calls that this client knows. Nothing was done; runs go on. The older
+  of the two must be updated.
   | uv tool upgrade aicrun
 AIC-E620 the start could not be settled
   Several clients were starting the run at the same moment, and five attempts did not decide it. Nothing was started by
