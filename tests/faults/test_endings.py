@@ -11,6 +11,7 @@ import pytest
 from agent_rig import Rig, children, lives
 from support import P38, until
 
+from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import JobReport, Limits, StepExit
 from aicrun.wire.status import Status, status_of
 
@@ -139,8 +140,6 @@ def test_a_started_run_outlives_its_agent_and_keeps_nothing_of_it_open(rig: Rig)
 
 
 def _plain(rig: Rig, run: str, command: str) -> dict[str, object]:
-    from aicrun.wire.codec import to_json
-
     found: dict[str, object] = to_json(rig.request(run, command))
     return found
 

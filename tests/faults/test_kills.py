@@ -1,0 +1,187 @@
+"""What happens to a run when one, two or all of our processes are killed: it goes on, or its end is unknown."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+
+import pytest
+from agent_rig import Rig, lives, state_of
+from support import until
+
+from aicrun.agent import process
+from aicrun.agent.log_files import Caps
+from aicrun.wire import names
+from aicrun.wire.codec import to_json
+from aicrun.wire.status import Status, status_of
+
+NOISE = """import sys
+for n in range(int(sys.argv[1])):
+    sys.stdout.write('line %09d of the run, some more text to fill it\\n' % n)
+"""
+
+
+def noisy(rig: Rig, lines: int) -> str:
+    """A command that writes numbered lines as fast as it can, in small writes."""
+    path = rig.home / "noise.py"
+    path.write_text(NOISE)
+    return f'"{rig.python}" -u -I "{path}" {lines}; exit 5'
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def numbers(log: bytes) -> list[int]:
+    return [int(line.split()[1]) for line in log.decode().splitlines()]
+
+
+def test_a_pump_killed_twenty_times_loses_no_line(rig: Rig) -> None:
+    job = rig.start("noisy-run", noisy(rig, 600_000))
+    main, killed = rig.running(job), 0
+    log = rig.step(job) / names.LOG
+    while killed < 20 and lives(main):
+        pump = rig.pump(job, main)
+        before = log.stat().st_size
+        until(lambda size=before: log.stat().st_size > size or not lives(main))
+        kill(pump)
+        killed += 1
+        until(lambda pid=pump: not lives(pid))
+    report = rig.ended(job, 60)
+    assert killed == 20
+    assert status_of(report).code == 5
+    assert numbers(rig.log(job)) == list(range(600_000))
+
+
+def test_a_pump_that_stands_still_is_replaced(rig: Rig) -> None:
+    job = rig.start("stalled-run", noisy(rig, 300_000))
+    main = rig.running(job)
+    pump = rig.pump(job, main)
+    os.kill(pump, signal.SIGSTOP)
+    report = rig.ended(job, 60)
+    assert not lives(pump)
+    assert status_of(report).code == 5
+    assert numbers(rig.log(job)) == list(range(300_000))
+
+
+def test_without_its_keeper_a_run_goes_on_and_then_nobody_knows_its_end(rig: Rig) -> None:
+    job = rig.start("orphan-run", "while [ ! -e go ]; do sleep 0.05; done; echo last words; exit 3")
+    rig.running(job)
+    until(lambda: rig.standing(job).phase == "training")
+    kill(rig.keeper(job))
+    report = until(lambda: (lambda found: None if found.supervised else found)(rig.report(job)))
+    standing = status_of(report)
+    assert (standing.status, standing.phase) == (Status.IN_PROGRESS, "training")
+    assert "not be known" in standing.why
+    (rig.home / "work/orphan-run/go").touch()
+    report = rig.ended(job)
+    standing = status_of(report)
+    assert (standing.status, standing.reason, standing.code) == (Status.UNKNOWN, "supervisor_lost", None)
+    assert "pid" in standing.why
+    assert rig.log(job) == b"last words\n"
+    assert not (rig.step(job) / names.STEP_EXIT).exists()
+    assert json.loads((rig.record("orphan-run", job) / names.END).read_text())["lost"] == "supervisor_lost"
+    assert status_of(rig.report(job)) == standing
+
+
+def test_keeper_pump_and_job_killed_is_unknown_for_ever(rig: Rig) -> None:
+    job = rig.start("all-run", "echo begin; sleep 600")
+    main = rig.running(job)
+    until(lambda: rig.log(job) == b"begin\n")
+    pump, keeper = rig.pump(job, main), rig.keeper(job)
+    for pid in (keeper, pump, main):
+        kill(pid)
+    until(lambda: not any(lives(pid) for pid in (keeper, pump, main)))
+    until(lambda: rig.standing(job).status is not Status.IN_PROGRESS)
+    standing = rig.standing(job)
+    assert (standing.status, standing.reason) == (Status.UNKNOWN, "supervisor_lost")
+    assert rig.log(job) == b"begin\n"
+    with rig.link() as link:
+        answer, data = link.call("log", job_id=job, step="command", offset=0, wait_s=30)
+        assert (answer["ended"], answer["eof"], data) == (True, True, b"begin\n")
+
+
+def test_the_job_alone_killed_is_a_signal(rig: Rig) -> None:
+    job = rig.start("main-run", ("/bin/sleep", "600"))
+    kill(rig.running(job))
+    standing = status_of(rig.ended(job))
+    assert (standing.status, standing.reason, standing.signal) == (Status.FAILED, "signal", 9)
+
+
+# Where keeper and pump are killed, and what may then be told: the W table of the supervision design.
+AFTER = {
+    "W1": (Status.REJECTED, None),
+    "W2": (Status.REJECTED, None),
+    "command.W3": (Status.REJECTED, None),
+    "command.W4": (Status.REJECTED, None),
+    "command.W5": (Status.UNKNOWN, None),
+    "command.W6": (Status.UNKNOWN, None),
+    "command.ended": (Status.UNKNOWN, None),
+    "command.W7": (Status.FAILED, 6),
+    "command.W8": (Status.FAILED, 6),
+    "command.W9": (Status.FAILED, 6),
+    "W10": (Status.FAILED, 6),
+}
+
+
+@pytest.mark.parametrize("place", list(AFTER))
+def test_whatever_moment_keeper_and_pump_die_the_answer_is_true_and_stays(rig: Rig, place: str) -> None:
+    request = rig.request("moment-run", "echo x >> ran; exit 6")
+    with rig.link(AICRUN_TEST_HOOK=f"{place}:pause") as link:
+        if place == "W1":
+            link.call("reserve", request=to_json(request), confirm=False)
+        else:
+            link.call("reserve", request=to_json(request), confirm=True)
+    job = request.job_id
+    keeper = rig.keeper(job)
+    until(lambda: state_of(keeper) == "T")
+    # The keeper first: while it lives it would replace the pump.
+    below = _tree(keeper)
+    kill(keeper)
+    for pid in below:
+        if _is_pump(pid):
+            kill(pid)
+    report = rig.ended(job)
+    standing = status_of(report)
+    expected, code = AFTER[place]
+    assert (standing.status, standing.code) == (expected, code)
+    ran = rig.home / "work/moment-run/ran"
+    assert ran.exists() == (place not in ("W1", "W2", "command.W3", "command.W4", "command.W5"))
+    again = replace(status_of(rig.report(job)), why="")
+    assert again == replace(standing, why="")
+    if expected is Status.REJECTED:
+        assert rig.ended(rig.start("moment-run", "exit 6")).run == "moment-run"
+    else:
+        busy = rig.call("reserve", request=to_json(rig.request("moment-run", "exit 6")), confirm=True)
+        assert busy["answer"] == "busy"
+
+
+def _tree(pid: int) -> list[int]:
+    return sorted(process.below([pid], process.table()))
+
+
+def _is_pump(pid: int) -> bool:
+    """A forked, not executed child of the keeper carries the keeper's own command line; so does one at its gate."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as stream:
+            return b"keeper" in stream.read().split(b"\0") and os.getsid(pid) != pid
+    except OSError:
+        return False
+
+
+def test_a_stopped_keeper_only_delays_the_truth(rig: Rig) -> None:
+    job = rig.start("frozen-run", "sleep 0.5; exit 9")
+    main, keeper = rig.running(job), rig.keeper(job)
+    os.kill(keeper, signal.SIGSTOP)
+    until(lambda: not lives(main))
+    assert rig.standing(job).status is Status.IN_PROGRESS
+    os.kill(keeper, signal.SIGCONT)
+    assert status_of(rig.ended(job)).code == 9
+
+
+def test_the_standard_caps_are_a_quarter_gibibyte() -> None:
+    caps = Caps()
+    assert caps.head_bytes + caps.ring_bytes == 256 * 1024 * 1024
+    assert caps.ring_bytes == 1024 * 1024
