@@ -75,6 +75,17 @@ def test_a_fresh_clone_trains_and_the_second_time_there_is_nothing_to_do(clone: 
     assert "status      succeeded" in second.stdout
     assert len(list((person.home / "aicrun-digits/uploads").iterdir())) == 1
 
+    _remove_every_trace(person)
+    assert [str(path) for path in person.home.rglob("*") if not path.is_dir()] == []
+
+
+def _remove_every_trace(person: Person) -> None:
+    """Do what docs/hosts.md says, but for the folder that all accounts share."""
+    block = (REPOSITORY / "docs/hosts.md").read_text("utf-8").partition("```sh\n")[2].partition("```")[0]
+    lines = [line for line in block.splitlines() if line.startswith("rm -rf ~")]
+    assert len(lines) >= 4
+    subprocess.run(["sh", "-c", "\n".join(lines)], env=person.env, check=True)
+
 
 def test_an_old_python_is_told_which_one_is_needed(clone: Path, person: Person) -> None:
     old = next((Path.home() / ".pyenv/versions").glob("3.[6-9].*/bin/python3"), None)
