@@ -12,7 +12,7 @@ from aicrun.plan import words
 from aicrun.plan.environment import chosen_python, has_environment
 from aicrun.plan.model import MachineView, Rejection
 from aicrun.plan.placeholders import names_in
-from aicrun.plan.places import volume_here, volumes, workspace_volume
+from aicrun.plan.places import absolute, volume_here, volumes, workspace_volume
 from aicrun.spec.model import Machine, RunSpec
 from aicrun.wire.facts import Disk, HostReading
 
@@ -76,7 +76,7 @@ def uses_data(spec: RunSpec) -> bool:
 
 def disk_of(reading: HostReading, path: str) -> Disk | None:
     """The volume that was read for `path` (an absolute folder)."""
-    return next((disk for disk in reading.disks if disk.path.rstrip("/") in (path, path.rstrip("/"))), None)
+    return next((disk for disk in reading.disks if absolute(disk.path, reading.home) == path), None)
 
 
 def _not_admitted(machine: Machine, need: Need) -> Iterator[Rejection]:

@@ -105,6 +105,9 @@ def _record(kind: Any, data: Any, where: str) -> Any:
     for item in dataclasses.fields(kind):
         if item.name in data:
             known[item.name] = _decoded(hints[item.name], data[item.name], f"{where}.{item.name}")
+        elif hints[item.name] is Any or type(None) in typing.get_args(hints[item.name]):
+            # `encoded` leaves out what has no value.
+            known[item.name] = None
         elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
             raise ValueError(f"{where}.{item.name} is missing")
     return kind(**known)
