@@ -84,7 +84,7 @@ def _throughput(progress: Dict[str, str], wall_s: Optional[float]) -> Optional[f
     match = re.match(r"\s*(\d+)", str(progress.get("step", "")))
     if not match or not wall_s:
         return None
-    return round(int(match.group(1)) / wall_s, 4)
+    return float("%.4g" % (int(match.group(1)) / wall_s))
 
 
 def _upload(report: JobReport) -> Dict[str, Any]:

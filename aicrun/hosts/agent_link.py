@@ -114,9 +114,7 @@ class AgentLink:
             channel = self._transport.open(ARGV)
             self._channel, self._marker = channel, secrets.token_hex(16)
             with self._speaking(DEADLINE_S):
-                channel.stdin.write(opening(self._bundle, self._marker, with_archive=with_archive))
-                hello = {"marker": self._marker, "protocol": [PROTOCOL_FIRST, PROTOCOL_LAST]}
-                write_request(channel.stdin, "hello", dict(hello, digest=self._bundle.digest))
+                self._greet(channel, with_archive=with_archive)
                 reply, _ = read_reply(channel.stdout, self._marker)
                 first = reply.get("bootstrap")
                 if first is None:
@@ -126,6 +124,15 @@ class AgentLink:
                     raise self._no_agent(first)
             self._drop(timeout_s=5.0)
         raise AssertionError("the second round answers or raises")
+
+    def _greet(self, channel: Channel, *, with_archive: bool) -> None:
+        hello = {"marker": self._marker, "protocol": [PROTOCOL_FIRST, PROTOCOL_LAST], "digest": self._bundle.digest}
+        try:
+            channel.stdin.write(opening(self._bundle, self._marker, with_archive=with_archive))
+            write_request(channel.stdin, "hello", hello)
+        except BrokenPipeError:
+            # It may have said why it left before it read everything.
+            return
 
     def _unwrapped(self, reply: dict[str, Any]) -> Any:
         refused = reply.get("refused")

@@ -104,11 +104,12 @@ def unpack(archive, target):
 
 def begin():
     os.umask(0o077)
+    # Read first, so that the client never writes to a pipe that nobody reads.
+    archive = sys.stdin.buffer.read(ASKED["archive_bytes"])
     if sys.version_info < (3, 8):
         return tell("too_old", version="%%d.%%d.%%d" %% sys.version_info[:3])
     if not sys.platform.startswith("linux"):
         return tell("not_linux", system=sys.platform)
-    archive = sys.stdin.buffer.read(ASKED["archive_bytes"])
     try:
         target = os.path.join(agents_folder(), ASKED["digest"])
         if not os.path.isdir(target):

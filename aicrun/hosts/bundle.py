@@ -62,6 +62,7 @@ def _pynvml() -> dict[str, bytes]:
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         return {}
+    # Its terms stand at its head; some releases bring them in a file besides.
     found = {"pynvml.py": Path(spec.origin).read_bytes()}
     for item in importlib.metadata.files("nvidia-ml-py") or ():
         if "LICEN" in item.name.upper():

@@ -105,6 +105,9 @@ class _Fetcher:
                 kind, landed = answer.headers.get_content_type(), answer.geturl()
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", None) or error
+            if isinstance(error, urllib.error.HTTPError):
+                # An answer of refusal is an open connection too.
+                error.close()
             raise _failed(f"{parts.scheme}://{parts.hostname}{parts.path} cannot be fetched: {why}") from error
         if len(raw) > cap:
             raise _failed(f"{url} sends more than {cap} bytes")
