@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -43,7 +45,13 @@ def _listed(root: str) -> Iterable[str]:
     if _inside_repository(root):
         listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         if isinstance(listed, str):
-            raise UsageError("AIC-E652", f"git cannot list the files of {root}", facts=(("git says", listed),))
+            # git's own protection against running what somebody else's repository configures; a person may lift it.
+            theirs = re.search(r"dubious ownership in repository at '(.+)'", listed)
+            trust = f"git config --global --add safe.directory {shlex.quote(theirs[1])}" if theirs else ""
+            ways = (Way("it belongs to another account; if you trust it", trust),) if theirs else ()
+            raise UsageError(
+                "AIC-E652", f"git cannot list the files of {root}", facts=(("git says", listed),), ways=ways
+            )
         return _with_nested(root, listed) if listed is not None else _walked(root)
     with tempfile.TemporaryDirectory(prefix="aicrun-") as folder:
         bare = os.path.join(folder, "empty.git")
