@@ -8,32 +8,37 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aicrun.plan.actions import Task, run_plan
+from aicrun.plan.actions import run_plan
 from aicrun.plan.admit import Need
 from aicrun.plan.bounds import bounds_of
+from aicrun.plan.known import Known, known_of
 from aicrun.plan.model import Candidate, Fleet, Options, Plan, RunPlan, Sign, Wanted
 from aicrun.plan.place import Placement, place
 from aicrun.plan.reconcile import Move, Outcome, Row, reconcile
+from aicrun.plan.starting import World
+from aicrun.plan.task import Task
 
 
 def plan(wanted: tuple[Wanted, ...], fleet: Fleet, options: Options) -> Plan:
     """The plan of all `wanted` runs, in their order, placed together on `fleet`."""
-    tasks = tuple(_task(wish, fleet, options) for wish in wanted)
+    known = known_of(fleet)
+    tasks = tuple(_task(wish, known, options) for wish in wanted)
     starting = [number for number, task in enumerate(tasks) if task.outcome.starts]
     placed = place(tuple(tasks[number].need for number in starting), fleet)
     placements = dict(zip(starting, placed, strict=True))
     nothing = Placement((), ())
     runs: list[RunPlan] = []
     lines: Counter[Candidate] = Counter()
+    world = World(known, options, lines)
     for number, task in enumerate(tasks):
-        made = run_plan(task, placements.get(number, nothing), fleet, options, lines)
+        made = run_plan(task, placements.get(number, nothing), world)
         lines.update(made.chosen if made.sign is Sign.WAIT else ())
         runs.append(made)
-    return Plan(tuple(runs), fleet, bounds_of(tuple(runs), fleet, wanted), options)
+    return Plan(tuple(runs), fleet, bounds_of(tuple(runs), known, wanted), options)
 
 
-def _task(wish: Wanted, fleet: Fleet, options: Options) -> Task:
-    outcome = reconcile(wish, fleet, options)
+def _task(wish: Wanted, known: Known, options: Options) -> Task:
+    outcome = reconcile(wish, known, options)
     continues = _continues(wish, outcome, options)
     return Task(wish, outcome, _need(wish, outcome, options, continues), continues)
 

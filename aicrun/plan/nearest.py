@@ -78,20 +78,26 @@ def freed_when(verdict: Verdict) -> str:
     return "once it is free"
 
 
-def nearest(verdicts: tuple[Verdict, ...], chosen: tuple[Candidate, ...]) -> str:
-    """The nearest miss in one sentence; empty when there is none worth a word."""
+def tightest_later(verdicts: tuple[Verdict, ...]) -> Verdict | None:
+    """The card that would fit with the least spare once it is free; None when waiting frees nothing."""
     later = [(spare, verdict) for verdict in verdicts if (spare := later_spare(verdict)) is not None and spare >= 0]
-    later = [(spare, verdict) for spare, verdict in later if not verdict.fits]
-    tightest = min(later, key=lambda item: item[0], default=None)
-    if chosen:
-        mine = next((item.spare_mib for item in verdicts if item.candidate == chosen[0]), None)
-        if tightest is None or mine is None or tightest[0] >= mine or len(chosen) > 1:
-            return ""
-        spare, verdict = tightest
-        return f"{place_name(verdict.candidate)} is the tighter fit, {words.gib(spare)} spare, {freed_when(verdict)}"
-    if tightest is not None:
-        spare, verdict = tightest
-        return f"{place_name(verdict.candidate)} would fit, {words.gib(spare)} spare, {freed_when(verdict)}"
+    return min(((spare, item) for spare, item in later if not item.fits), key=lambda one: one[0], default=(0, None))[1]
+
+
+def tighter(chosen: Verdict, later: Verdict | None) -> str:
+    """The nearest miss of a run that has its card: a card that would have been the tighter fit; empty for none."""
+    spare = later_spare(later) if later is not None else None
+    if later is None or spare is None or chosen.spare_mib is None or spare >= chosen.spare_mib:
+        return ""
+    return f"{place_name(later.candidate)} is the tighter fit, {words.gib(spare)} spare, {freed_when(later)}"
+
+
+def miss(verdicts: tuple[Verdict, ...]) -> str:
+    """The nearest miss of a run that got nothing, in one sentence; empty when the table has said it all."""
+    later = tightest_later(verdicts)
+    spare = later_spare(later) if later is not None else None
+    if later is not None and spare is not None:
+        return f"{place_name(later.candidate)} would fit, {words.gib(spare)} spare, {freed_when(later)}"
     return _too_small(verdicts) or _fewest(verdicts)
 
 

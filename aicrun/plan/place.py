@@ -6,22 +6,28 @@ come last. It must not judge whether a card fits (see `fit.py`), and never gives
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from aicrun.plan.admit import Need
 from aicrun.plan.fit import verdicts
 from aicrun.plan.model import Candidate, CardOn, Fleet, HostOn, Rejection, Verdict
+from aicrun.plan.nearest import tightest_later
 
 Rank = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What one run gets: `chosen` cards (or the machine) now, else empty; `verdicts` on everything, always."""
+    """What one run gets: `chosen` cards (or the machine) now, else empty; `verdicts` on everything, always.
+
+    `first` is the verdict of the first chosen card; `later` is the tightest fit among cards that are not free now.
+    """
 
     chosen: tuple[Candidate, ...]
     verdicts: tuple[Verdict, ...]
+    first: Verdict | None = None
+    later: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,8 @@ class _Group:
     need: Need
     verdicts: tuple[Verdict, ...]
     fitting: tuple[Candidate, ...]
-    fits: frozenset[Candidate]
+    fits: Mapping[Candidate, Verdict]
+    later: Verdict | None
 
 
 @dataclass(slots=True)
@@ -60,7 +67,8 @@ def place(needs: tuple[Need, ...], fleet: Fleet) -> tuple[Placement, ...]:
     """A placement for each of `needs`, in their order; a run that got nothing has no `chosen`."""
     groups = _grouped(needs, fleet)
     cores = _Cores(fleet)
-    boards = [_attempt(groups, cores, multi_first) for multi_first in (True, False)]
+    has_bulk = any(_count(group) > 1 for group in groups)
+    boards = [_attempt(groups, cores, bulk_first) for bulk_first in ((True, False) if has_bulk else (True,))]
     # Cards asked in bulk go first unless that leaves more runs without any.
     board = max(boards, key=lambda item: len(item.chosen))
     return tuple(_placed(groups[number], board, number, needs) for number in range(len(needs)))
@@ -131,22 +139,23 @@ def _grouped(needs: tuple[Need, ...], fleet: Fleet) -> tuple[_Group, ...]:
             fitting = [item for item in all_verdicts if item.fits]
             fitting.sort(key=lambda item: ranking(item, order, utilization))
             places = tuple(item.candidate for item in fitting)
-            made[key] = _Group(need, all_verdicts, places, frozenset(places))
+            fits = {item.candidate: item for item in fitting}
+            made[key] = _Group(need, all_verdicts, places, fits, tightest_later(all_verdicts))
         found.append(made[key])
     return tuple(found)
 
 
-def _attempt(groups: tuple[_Group, ...], cores: _Cores, multi_first: bool) -> _Board:
+def _attempt(groups: tuple[_Group, ...], cores: _Cores, bulk_first: bool) -> _Board:
     board = _Board(seats=dict(cores.seats))
     single = [number for number, group in enumerate(groups) if _count(group) == 1]
     multi = sorted(
         (number for number, group in enumerate(groups) if _count(group) > 1),
         key=lambda number: (_count(groups[number]), number),
     )
-    if multi_first:
+    if bulk_first:
         _place_bulk(multi, groups, board)
     _place_single(single, groups, board)
-    if not multi_first:
+    if not bulk_first:
         _place_bulk(multi, groups, board)
     _place_hosts([number for number, group in enumerate(groups) if _count(group) == 0], groups, board, cores)
     return board
@@ -169,14 +178,13 @@ def best_bundle(group: _Group, taken: dict[Candidate, int], seats: dict[str, int
     demand = group.need.spec.machine.gpu
     if demand is None:
         return ()
-    spare = {item.candidate: item.spare_mib or 0 for item in group.verdicts if item.fits}
     bundles: dict[tuple[str, str], list[Candidate]] = {}
     for card in group.fitting:
         if card not in taken and seats.get(card.machine, 0) > 0 and isinstance(card, CardOn):
             key = (card.machine, card.model if demand.same_model else "")
             bundles.setdefault(key, []).append(card)
     full = [tuple(cards[: demand.count]) for cards in bundles.values() if len(cards) >= demand.count]
-    return min(full, key=lambda cards: sum(spare[card] for card in cards), default=())
+    return min(full, key=lambda cards: sum(group.fits[card].spare_mib or 0 for card in cards), default=())
 
 
 def _place_single(numbers: list[int], groups: tuple[_Group, ...], board: _Board) -> None:
@@ -244,7 +252,7 @@ def _place_hosts(numbers: list[int], groups: tuple[_Group, ...], board: _Board, 
 def _placed(group: _Group, board: _Board, number: int, needs: tuple[Need, ...]) -> Placement:
     chosen = board.chosen.get(number, ())
     if chosen or not group.fits:
-        return Placement(chosen, group.verdicts)
+        return Placement(chosen, group.verdicts, group.fits[chosen[0]] if chosen else None, group.later)
     return Placement((), tuple(_gone(item, board, needs) for item in group.verdicts))
 
 

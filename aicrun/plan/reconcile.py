@@ -6,13 +6,14 @@ It must not place or word anything: it reads the records of one run and gives th
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aicrun.plan.changes import changes_of, only_source
 from aicrun.plan.draft import digest_of
-from aicrun.plan.model import FieldChange, Fleet, MachineView, Options, Wanted
+from aicrun.plan.known import Found, Known
+from aicrun.plan.model import FieldChange, MachineView, Options, Wanted
 from aicrun.wire.jobs import JobReport
-from aicrun.wire.status import Standing, Status, status_of
+from aicrun.wire.status import Standing, Status
 
 
 class Row(enum.Enum):
@@ -112,24 +113,6 @@ _WEIGHT = (Row.NEWER, Row.STOP_FAILED, Row.LIVE, Row.WAITING, Row.UNDECIDED)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A record of the run and the machine that holds it."""
-
-    view: MachineView
-    job: JobReport
-    standing: Standing
-
-    @property
-    def row(self) -> Row:
-        """The row of the table that this record stands in."""
-        if self.job.newer_schema:
-            return Row.NEWER
-        if not_uploaded(self.standing):
-            return Row.NOT_UPLOADED
-        return _ROWS[self.standing.status]
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """The move for one run and what led to it.
 
@@ -143,7 +126,6 @@ class Outcome:
     found: Found | None = None
     changes: tuple[FieldChange, ...] = ()
     named: tuple[str, ...] = ()
-    others: tuple[Found, ...] = field(default=())
     blocked: tuple[MachineView, ...] = ()
     unreadable: tuple[tuple[str, str], ...] = ()
 
@@ -153,11 +135,11 @@ class Outcome:
         return self.move in (Move.START, Move.REPLACE, Move.KEEP_OR_MOVE)
 
 
-def reconcile(wanted: Wanted, fleet: Fleet, options: Options) -> Outcome:
+def reconcile(wanted: Wanted, known: Known, options: Options) -> Outcome:
     """The move for one run, from the records of all machines that answered."""
-    records = found_in(fleet, wanted.spec.name)
+    records = records_of(known, wanted.spec.name)
     best = records[0] if records else None
-    row = best.row if best is not None else Row.NONE
+    row = row_of(best) if best is not None else Row.NONE
     if best is None or row is Row.NONE:
         column, changes = Column.OTHER, tuple[FieldChange, ...]()
     else:
@@ -172,30 +154,21 @@ def reconcile(wanted: Wanted, fleet: Fleet, options: Options) -> Outcome:
         best if row is not Row.NONE else None,
         changes,
         _named(records, best, move),
-        records[1:],
-        may_hold(wanted, fleet, options, records),
-        unreadable_in(fleet, wanted.spec.name),
+        may_hold(wanted, known, options),
+        known.unreadable_of(wanted.spec.name),
     )
 
 
-def found_in(fleet: Fleet, run: str) -> tuple[Found, ...]:
+def row_of(found: Found) -> Row:
+    """The row of the table that a record stands in."""
+    if found.job.newer_schema:
+        return Row.NEWER
+    return Row.NOT_UPLOADED if not_uploaded(found.standing) else _ROWS[found.standing.status]
+
+
+def records_of(known: Known, run: str) -> tuple[Found, ...]:
     """All records of the run, the one that counts first: living before ended, then the newest."""
-    found = []
-    for view in fleet.machines:
-        for job in view.reading.jobs if view.reading is not None else ():
-            if job.run == run:
-                found.append(Found(view, job, status_of(job)))
-    return tuple(sorted(found, key=_weight))
-
-
-def unreadable_in(fleet: Fleet, run: str) -> tuple[tuple[str, str], ...]:
-    """(machine, record) for every record that is there, cannot be read, and may be of this run."""
-    return tuple(
-        (view.machine.name, record)
-        for view in fleet.machines
-        for record in (view.reading.unreadable_records if view.reading is not None else ())
-        if record.partition("/")[0] == run or "/" not in record
-    )
+    return tuple(sorted(known.records.get(run, ()), key=_weight))
 
 
 def column_of(wanted: Wanted, job: JobReport) -> tuple[Column, tuple[FieldChange, ...]]:
@@ -219,17 +192,16 @@ def admitted(wanted: Wanted, view: MachineView) -> bool:
     return by_name and all(machine.labels.get(key) == value for key, value in selector.labels.items())
 
 
-def may_hold(wanted: Wanted, fleet: Fleet, options: Options, records: tuple[Found, ...]) -> tuple[MachineView, ...]:
+def may_hold(wanted: Wanted, known: Known, options: Options) -> tuple[MachineView, ...]:
     """Machines that gave no answer and may hold the run, unless a person ruled them out.
 
     A machine that sleeps counts only when the spec, the ledger or a record names it. `--forget` takes back what the
     ledger and the records say, never what the selector admits.
     """
-    told = set() if options.forget else {*wanted.known_on, *(found.job.machine for found in records)}
+    recorded = (found.job.machine for found in known.records.get(wanted.spec.name, ()))
+    told = set() if options.forget else {*wanted.known_on, *recorded}
     blocked = []
-    for view in fleet.machines:
-        if view.state in ("answered", "down", "excepted"):
-            continue
+    for view in known.mute:
         named = view.machine.name in told or view.machine.name in wanted.spec.machine.names
         if named or (admitted(wanted, view) and not view.machine.sleeps):
             blocked.append(view)
@@ -244,7 +216,7 @@ def _named(records: tuple[Found, ...], best: Found | None, move: Move) -> tuple[
 
 
 def _weight(found: Found) -> tuple[int, float]:
-    row = found.row
+    row = row_of(found)
     age = found.job.age_s
     if row in _WEIGHT:
         return _WEIGHT.index(row), age

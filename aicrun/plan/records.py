@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from aicrun.plan import words
+from aicrun.plan.known import Found
 from aicrun.plan.model import CardOn
 from aicrun.plan.nearest import places_name
-from aicrun.plan.reconcile import Found
 from aicrun.wire.jobs import JobReport
 from aicrun.wire.status import Status
 

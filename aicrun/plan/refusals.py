@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from aicrun.plan import words
 from aicrun.plan.commands import of_run, typed
+from aicrun.plan.known import Found
 from aicrun.plan.model import Fleet, MachineView, Refusal, Wanted, Way
-from aicrun.plan.reconcile import Found, Outcome, Row
+from aicrun.plan.reconcile import Outcome, Row, admitted
 from aicrun.plan.records import cause, running_rows, since, status_words, where
 from aicrun.spec.model import Machine, RunSpec
 
@@ -188,8 +189,5 @@ def _newer(spec: RunSpec, found: Found) -> Refusal:
 
 
 def _told_only_by_records(wanted: Wanted, view: MachineView) -> bool:
-    names = wanted.spec.machine.names
-    is_admitted = (not names or view.machine.name in names) and all(
-        view.machine.labels.get(key) == value for key, value in wanted.spec.machine.labels.items()
-    )
-    return not is_admitted or (view.machine.sleeps and view.machine.name not in names)
+    sleeps = view.machine.sleeps and view.machine.name not in wanted.spec.machine.names
+    return sleeps or not admitted(wanted, view)

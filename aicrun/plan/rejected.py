@@ -10,20 +10,21 @@ from dataclasses import replace
 
 from aicrun.plan import words
 from aicrun.plan.commands import typed
+from aicrun.plan.known import Known
 from aicrun.plan.model import CardOn, Fleet, Refusal, RunPlan, Verdict, Wanted, Way
-from aicrun.plan.nearest import WAITABLE, largest_room, nearest
+from aicrun.plan.nearest import WAITABLE, largest_room, miss
 from aicrun.plan.refusals import NOTHING_FITS
 from aicrun.plan.steps import asks, measured
 from aicrun.spec.model import CardDemand
 
 
-def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], fleet: Fleet) -> RunPlan:
+def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], known: Known) -> RunPlan:
     """`blank` filled in as a rejection with every reason; exit code 5."""
-    spec = wanted.spec
+    spec, fleet = wanted.spec, known.fleet
     told = _headline(wanted, verdicts, fleet)
     rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec, _data(fleet)))]
     rows += [("set", f"{override} by --set, not in {spec.file or 'run.yaml'}") for override in spec.overrides]
-    history = measured(wanted, fleet)
+    history = measured(wanted, known)
     ways = tuple(_ways(wanted, verdicts))
     refusal = Refusal(NOTHING_FITS, 5, told, tuple(rows), ways)
     return replace(
@@ -31,7 +32,7 @@ def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], flee
         headline=told,
         verdicts=verdicts,
         rows=tuple(rows),
-        nearest=nearest(verdicts, ()),
+        nearest=miss(verdicts),
         after=(("measured", history),) if history else (),
         refusal=refusal,
         ways=ways,

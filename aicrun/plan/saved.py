@@ -11,6 +11,7 @@ from typing import Any
 
 from aicrun.plan.bounds import bounds_of
 from aicrun.plan.document import decoded, encoded
+from aicrun.plan.known import known_of
 from aicrun.plan.model import Fleet, Plan, RunPlan, Verdict, Wanted
 
 SCHEMA_VERSION = 1
@@ -51,7 +52,7 @@ def moved(saved: Plan, now: Fleet, wanted: tuple[Wanted, ...]) -> tuple[Moved, .
 
     `wanted` are the same runs in the same order, with their source as it is now.
     """
-    facts = {bound.what: bound.value for bound in bounds_of(saved.runs, now, wanted)}
+    facts = {bound.what: bound.value for bound in bounds_of(saved.runs, known_of(now), wanted)}
     then = {bound.what: bound.value for bound in saved.bounds}
     return tuple(_differences(then, facts))
 

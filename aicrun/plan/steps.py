@@ -12,7 +12,8 @@ from aicrun.plan import words
 from aicrun.plan.changes import source_words
 from aicrun.plan.draft import JOB_ID, RUN_ID
 from aicrun.plan.environment import has_environment
-from aicrun.plan.model import Fleet, Wanted
+from aicrun.plan.known import Known
+from aicrun.plan.model import Wanted
 from aicrun.plan.placeholders import fill
 from aicrun.spec.model import RunSpec, SetupSpec
 from aicrun.wire.facts import HostReading
@@ -71,12 +72,10 @@ def terms(spec: RunSpec) -> Rows:
     return tuple(rows)
 
 
-def measured(wanted: Wanted, fleet: Fleet) -> str:
+def measured(wanted: Wanted, known: Known) -> str:
     """What an earlier run of this name needed, the newest first found: the peak, where, and beside the demand."""
     name = wanted.spec.name
-    readings = [view.reading for view in fleet.machines if view.reading is not None]
-    facts = [item for reading in readings for item in reading.measured if item.get("run", name) == name]
-    facts.sort(key=lambda item: _number(item, "age_s") or 0)
+    facts = sorted(known.facts.get(name, ()), key=lambda item: _number(item, "age_s") or 0)
     gpu = wanted.spec.machine.gpu
     for item in facts:
         peak = _number(item, "vram_peak_mib")

@@ -96,9 +96,10 @@ def test_every_row_of_the_table_has_a_case() -> None:
         case = yaml.safe_load(path.read_text("utf-8"))
         old = _then(case)
         records = (job(old, case["record"]),) if case["record"] else ()
+        from aicrun.plan.known import known_of
         from aicrun.plan.reconcile import reconcile
 
-        shown.add(reconcile(old, fleet(answered("lab", jobs=records)), Options()).row)
+        shown.add(reconcile(old, known_of(fleet(answered("lab", jobs=records))), Options()).row)
     assert shown == set(Row) == set(TABLE)
 
 
