@@ -26,8 +26,8 @@ slow:            ## what takes minutes or full sizes
 bench:           ## start-up beside plain click and click with rich; parsing beside SafeLoader and jsonschema
 	@tests/run --bench
 
-golden:          ## write the frozen names that are new; the difference is for the reviewer
-	@AICRUN_FREEZE=1 tests/run --only tests/unit/wire tests/unit/errors
+golden:          ## write what is frozen and the screens anew; the difference is for the reviewer
+	@AICRUN_FREEZE=1 UPDATE_GOLDEN=1 tests/run --only tests/unit tests/contract/test_readme.py
 
 clean:           ## what building and testing left in this folder
-	rm -rf .venv .venv-quickstart build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-quickstart .uv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
