@@ -86,6 +86,7 @@ class Rig:
             "USER": "ana",
             "AICRUN_TEST_MARK": self.mark.partition("=")[2],
         }
+        self._link: Link | None = None
         self._unpack()
 
     def _unpack(self) -> None:
@@ -106,9 +107,13 @@ class Rig:
             link.close()
 
     def call(self, name: str, payload: bytes = b"", **body: Any) -> dict[str, Any]:
-        """One call on a connection of its own: the answer without its payload."""
-        with self.link() as link:
-            return link.call(name, payload, **body)[0]
+        """One call on the rig's own connection: the answer without its payload."""
+        return self._own().call(name, payload, **body)[0]
+
+    def _own(self) -> Link:
+        if self._link is None:
+            self._link = Link(self, self.env)
+        return self._link
 
     @property
     def root(self) -> Path:
@@ -136,8 +141,11 @@ class Rig:
     def start(self, run: str, command: str | tuple[str, ...], env: dict[str, str] | None = None, **fields: Any) -> str:
         """Reserve and confirm in one: the job id."""
         request = self.request(run, command, **fields)
-        with self.link(**(env or {})) as link:
-            answer, _ = link.call("reserve", request=to_json(request), confirm=True)
+        if env is None:
+            answer = self.call("reserve", request=to_json(request), confirm=True)
+        else:
+            with self.link(**env) as link:
+                answer, _ = link.call("reserve", request=to_json(request), confirm=True)
         assert answer["answer"] == "ok", answer
         return request.job_id
 
@@ -151,23 +159,19 @@ class Rig:
 
     def ended(self, key: str, at_most_s: float = 30) -> JobReport:
         """The report once the job's status is terminal."""
-        with self.link() as link:
 
-            def report() -> JobReport | None:
-                found = from_json(JobReport, link.call("job", key=key)[0]["report"])
-                return found if status_of(found).status.terminal else None
+        def report() -> JobReport | None:
+            found = self.report(key)
+            return found if status_of(found).status.terminal else None
 
-            found: JobReport = until(report, at_most_s, 0.05)
-            return found
+        found: JobReport = until(report, at_most_s, 0.05)
+        return found
 
     def running(self, job_id: str, step: str = "command") -> int:
         """The pid of a step's program once it runs."""
         path = self.step(job_id, step) / names.STEP_START
         start = until(lambda: json.loads(path.read_text()) if path.exists() else None)
-        pid = int(start["pid"])
-        mine = os.readlink(self.python) if os.path.islink(self.python) else self.python
-        del mine
-        return pid
+        return int(start["pid"])
 
     def keeper(self, job_id: str) -> int:
         """The pid of a job's keeper."""
@@ -193,16 +197,18 @@ class Rig:
     def log(self, job_id: str, step: str = "command") -> bytes:
         """The whole log of a step, slice by slice."""
         parts, offset = [], 0
-        with self.link() as link:
-            while True:
-                answer, data = link.call("log", job_id=job_id, step=step, offset=offset)
-                parts.append(data)
-                offset = answer["next_offset"]
-                if answer["eof"]:
-                    return b"".join(parts)
+        while True:
+            answer, data = self._own().call("log", job_id=job_id, step=step, offset=offset)
+            parts.append(data)
+            offset = answer["next_offset"]
+            if answer["eof"]:
+                return b"".join(parts)
 
     def close(self) -> None:
         """End everything that this rig has started."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
         for _ in range(50):
             pids = processes_with(self.mark)
             if not pids:

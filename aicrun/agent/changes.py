@@ -52,13 +52,14 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
     run = decide.run_of(home, job_id)
     job_dir = home.job_dir(job_id)
+    _await_keeper(home, run, job_id)
     with home.host_lock():
         report = jobs.seen(home, run, job_id)
         if report.phase == "upload" and os.path.exists(os.path.join(home.record_dir(run, job_id), names.END)):
             # It is being uploaded again already: same wish, same answer.
             return jobs.told(report)
         _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)))
-        _await_keeper(home, job_id)
+        _check_keeper(home, job_id)
         # The stop that ended the first try is kept in the job's end; it must not stop this one.
         _remove(os.path.join(job_dir, names.STOP))
         _remove(os.path.join(job_dir, names.KEEPER_ERR))
@@ -76,10 +77,11 @@ def delete(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """
     job_id = bodies.job_id(body)
     run = decide.run_of(home, job_id)
+    _await_keeper(home, run, job_id)
     with home.host_lock():
         report = _settled(home, run, job_id)
         _check_over(report)
-        _await_keeper(home, job_id)
+        _check_keeper(home, job_id)
         _discard(home.job_dir(job_id), home.trash())
         _discard(home.record_dir(run, job_id), home.record_trash())
         _discard_empty(home.run_dir(run))
@@ -130,13 +132,19 @@ def _check_upload(report: JobReport, has_files: bool) -> None:
         raise Refused("nothing_to_upload", "the private files of job %s were swept" % report.job_id, facts)
 
 
-def _await_keeper(home: Home, job_id: str) -> None:
-    """A keeper whose job has ended may still write its notes: wait for it, for two never keep one job."""
+def _await_keeper(home: Home, run: str, job_id: str) -> None:
+    """A keeper whose job has ended may still write its notes, under the host lock: let it go before that is taken."""
     deadline = time.monotonic() + KEEPER_LEAVES_S
-    while launch.keeper_lives(home.job_dir(job_id)):
+    while jobs.one(home, run, job_id).phase == "ended" and launch.keeper_lives(home.job_dir(job_id)):
         if time.monotonic() > deadline:
-            raise Refused("not_finished", "the keeper of job %s still works" % job_id, {"job": job_id})
+            return
         time.sleep(0.02)
+
+
+def _check_keeper(home: Home, job_id: str) -> None:
+    """Two never keep one job."""
+    if launch.keeper_lives(home.job_dir(job_id)):
+        raise Refused("not_finished", "the keeper of job %s still works" % job_id, {"job": job_id})
 
 
 def _discard(folder: str, trash: str) -> None:

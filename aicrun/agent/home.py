@@ -82,11 +82,11 @@ class Home:
 
     def run_names(self) -> Tuple[str, ...]:
         """All run names that have a record here, sorted."""
-        return tuple(sorted(name for name in _listed(self.runs()) if names.RUN_NAME.match(name)))
+        return tuple(sorted(name for name in listed(self.runs()) if names.RUN_NAME.match(name)))
 
     def job_ids(self, run: str) -> Tuple[str, ...]:
         """The ids of all records of one run, sorted; what is half made or foreign is left out."""
-        return tuple(sorted(name for name in _listed(self.run_dir(run)) if names.HEX16.match(name)))
+        return tuple(sorted(name for name in listed(self.run_dir(run)) if names.HEX16.match(name)))
 
     def run_of(self, job_id: str) -> Optional[str]:
         """The run that the job's record stands under, None when there is no such record."""
@@ -174,7 +174,8 @@ def file_system(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
     return found
 
 
-def _listed(path: str) -> List[str]:
+def listed(path: str) -> List[str]:
+    """The names in a folder, none when there is no such folder."""
     try:
         return os.listdir(path)
     except OSError:

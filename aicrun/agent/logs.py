@@ -6,11 +6,11 @@ Offsets count recorded bytes; no slice ever repeats or skips one without saying 
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from aicrun.agent import bodies, decide, log_files
 from aicrun.agent.evidence import starts_of, tree_lives
-from aicrun.agent.home import Home
+from aicrun.agent.home import Home, listed
 from aicrun.agent.launch import keeper_lives
 from aicrun.agent.records import Unreadable, read_record
 from aicrun.agent.refused import Refused
@@ -114,10 +114,10 @@ def _tail(folder: str, state: Optional[log_files.LogState], wanted: _Wanted) -> 
 def _where(home: Home, job_id: str, wanted: _Wanted) -> Tuple[int, str]:
     """(attempt, step) that is meant; step "" when none has begun."""
     attempts = os.path.join(home.job_dir(job_id), names.ATTEMPTS)
-    attempt = wanted.attempt or max((int(name) for name in _listed(attempts) if name.isdigit()), default=1)
+    attempt = wanted.attempt or max((int(name) for name in listed(attempts) if name.isdigit()), default=1)
     if wanted.step:
         return attempt, wanted.step
-    begun = [step for step in STEPS if step in _listed(os.path.join(attempts, str(attempt)))]
+    begun = [step for step in STEPS if step in listed(os.path.join(attempts, str(attempt)))]
     return attempt, begun[-1] if begun else ""
 
 
@@ -137,10 +137,3 @@ def _has_ended(home: Home, job_id: str, attempt: int, step: str) -> bool:
         return False
     seen = (StepSeen(step, start),) if start is not None else ()
     return not seen or not tree_lives(job_id, seen) or bool(starts_of(seen) and state is not None and state.done)
-
-
-def _listed(path: str) -> List[str]:
-    try:
-        return os.listdir(path)
-    except OSError:
-        return []

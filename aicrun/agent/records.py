@@ -150,6 +150,17 @@ def sync_folder(path: str) -> None:
         os.close(handle)
 
 
+def make_private(path: str) -> None:
+    """Make the folder and what is missing above it, 0700 each (`os.makedirs` gives its mode to the last one only)."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileNotFoundError:
+        make_private(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+
+
 def _written(path: str, raw: bytes) -> str:
     temporary = "%s.%s.new" % (path, secrets.token_hex(6))
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

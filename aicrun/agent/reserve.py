@@ -11,9 +11,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from aicrun.agent import decide, hooks, jobs, launch, store
 from aicrun.agent.history import note
-from aicrun.agent.home import Home
+from aicrun.agent.home import Home, listed
 from aicrun.agent.process import boot_identity
-from aicrun.agent.records import NewerRecord, Unreadable, sync_folder, write_record
+from aicrun.agent.records import NewerRecord, Unreadable, make_private, sync_folder, write_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
 from aicrun.wire.codec import WireError, from_json, to_json
@@ -158,7 +158,7 @@ def _make(home: Home, request: JobRequest) -> None:
     decide.touched(home, request.job_id)
     hooks.reached("reserve.folder")
     run_dir = home.run_dir(request.run)
-    os.makedirs(run_dir, mode=0o700, exist_ok=True)
+    make_private(run_dir)
     record_dir = os.path.join(run_dir, _NEW + request.job_id)
     os.mkdir(record_dir, 0o700)
     write_record(os.path.join(record_dir, names.RECORD), _record(home, request))
@@ -172,9 +172,9 @@ def _make(home: Home, request: JobRequest) -> None:
 def _clear_half_made(home: Home, job_id: str) -> None:
     """What a killed reserve left: names that only this lock's holder uses, and a folder without a record."""
     for folder in (home.jobs(), *(home.run_dir(run) for run in home.run_names())):
-        for name in os.listdir(folder):
+        for name in listed(folder):
             if name.startswith(_NEW):
-                shutil.rmtree(os.path.join(folder, name))
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     if os.path.isdir(home.job_dir(job_id)) and not launch.keeper_lives(home.job_dir(job_id)):
         shutil.rmtree(home.job_dir(job_id))
 

@@ -14,7 +14,7 @@ from aicrun.agent import children, family, history, hooks, pump, spawn
 from aicrun.agent.log_files import Caps
 from aicrun.agent.process import Proc
 from aicrun.agent.programs import Program
-from aicrun.agent.records import Reserved, Stuck, StuckProcess, write_record
+from aicrun.agent.records import Reserved, Stuck, StuckProcess, make_private, write_record
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import names
 from aicrun.wire.facts import BootIdentity
@@ -64,7 +64,7 @@ def write_spawn_error(order: Order, message: str) -> StepExit:
     """The exit of a step whose program could not be had at all, kept in its folder where that is possible."""
     record = StepExit(order.step, order.attempt, 0.0, time.time(), spawn_error=message[:1000])
     try:
-        os.makedirs(order.folder, mode=0o700, exist_ok=True)
+        make_private(order.folder)
         write_record(os.path.join(order.folder, names.STEP_EXIT), record)
     except OSError:
         # The disk may be what failed; the same exit goes into the job's end, whose room is reserved.
@@ -128,7 +128,7 @@ class _Step:
     def _prepare(self) -> Reserved:
         """Everything up to a child at its gate whose identity is durable; raises `OSError`, then nothing will run."""
         order, program = self._order, self._program
-        os.makedirs(order.folder, mode=0o700, exist_ok=True)
+        make_private(order.folder)
         room = Reserved(os.path.join(order.folder, names.STEP_EXIT), EXIT_ROOM_BYTES)
         self._pipe, write_end = pump.make_pipe()
         try:

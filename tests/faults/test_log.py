@@ -1,0 +1,181 @@
+"""Logs of real runs: exact cap, stable offsets, following, the last lines, a full disk that never hurts the run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from agent_rig import Refusal, Rig
+from support import until
+
+from aicrun.wire import names
+from aicrun.wire.status import Status, status_of
+
+MIB = 1024 * 1024
+
+
+def lines(rig: Rig, count: int) -> str:
+    path = rig.home / "lines.py"
+    path.write_text("import sys\nfor n in range(int(sys.argv[1])): print('%09d' % n)\n")
+    return f'"{sys.executable}" -I "{path}" {count}'
+
+
+def test_a_log_over_the_cap_keeps_head_and_newest_and_every_offset(rig: Rig) -> None:
+    caps = {"AICRUN_TEST_LOG_CAP": str(3 * MIB), "AICRUN_TEST_LOG_TAIL": str(MIB)}
+    count = 2_000_000
+    job = rig.start("big-run", lines(rig, count) + "; exit 6", env=caps)
+    seen: dict[int, bytes] = {}
+    with rig.link() as link:
+        offset, gap, got = 0, 0, 0
+        while True:
+            answer, data = link.call("log", job_id=job, step="command", offset=offset, limit=100_000, wait_s=20)
+            gap += answer["gap_bytes"]
+            assert answer["offset"] == offset + answer["gap_bytes"]
+            if data:
+                seen[answer["offset"]] = data
+                got += len(data)
+            offset = answer["next_offset"]
+            if answer["ended"] and answer["eof"]:
+                break
+        assert offset == 10 * count
+        assert gap + got == 10 * count
+        # Followed or read again later: the same bytes under the same offsets, each line its own number.
+        for at, data in seen.items():
+            first = -at % 10
+            line = data[first : first + 10]
+            assert line == b"%09d\n" % ((at + first) // 10)
+        answer, data = link.call("log", job_id=job, step="command", offset=2 * MIB)
+        assert answer["gap_bytes"] == 10 * count - MIB - 2 * MIB
+        assert answer["dropped_bytes"] == 10 * count - 3 * MIB
+        answer, data = link.call("log", job_id=job, step="command", offset=None, tail_lines=2)
+        assert data == b"%09d\n%09d\n" % (count - 2, count - 1)
+        assert (answer["offset"], answer["eof"]) == (10 * count - 20, True)
+    folder = rig.step(job)
+    assert (folder / names.LOG).stat().st_size == 2 * MIB
+    assert (folder / names.LOG_TAIL).stat().st_size == MIB
+    assert status_of(rig.ended(job)).code == 6
+
+
+def test_the_last_lines_also_of_a_progress_bar(rig: Rig) -> None:
+    code = "import sys; [sys.stdout.write('\\r%d%%' % n) for n in range(100000)]; sys.stdout.write('\\n')"
+    job = rig.start("bar-run", (sys.executable, "-I", "-c", code))
+    rig.ended(job)
+    with rig.link() as link:
+        answer, data = link.call("log", job_id=job, step="command", offset=None, tail_lines=2)
+        assert data == b"99998%\r99999%\n"
+        answer, data = link.call("log", job_id=job, step="command", offset=None, tail_lines=0)
+        assert (data, answer["eof"]) == (b"", True)
+        answer, data = link.call("log", job_id=job, step="command", offset=10**9)
+        assert (data, answer["eof"], answer["offset"]) == (b"", True, answer["next_offset"])
+
+
+def test_bytes_are_stored_as_they_are_and_any_offset_is_good(rig: Rig) -> None:
+    text = "é漢😀\n".encode() * 20 + b"\xff\x00\xfe no line end"
+    path = rig.home / "bytes"
+    path.write_bytes(text)
+    job = rig.start("bytes-run", ("/bin/cat", str(path)))
+    rig.ended(job)
+    with rig.link() as link:
+        for offset in range(len(text) + 2):
+            answer, data = link.call("log", job_id=job, step="command", offset=offset, limit=7)
+            assert data == text[offset : offset + 7]
+            assert answer["next_offset"] == min(offset, len(text)) + len(data)
+
+
+def test_a_job_that_truncates_its_own_output_or_loses_its_log_goes_on(rig: Rig) -> None:
+    job = rig.start("odd-run", 'echo one; echo two > /dev/stdout; rm -f "$LOGFILE"; echo three; exit 4')
+    assert status_of(rig.ended(job)).code == 4
+    assert rig.log(job) == b"one\ntwo\nthree\n"
+    lost = rig.start("lost-run", f"echo one; sleep 0.2; rm {rig.root}/jobs/*/attempts/1/command/log; echo two; exit 5")
+    assert status_of(rig.ended(lost)).code == 5
+
+
+def test_a_follower_waits_and_is_told_the_end(rig: Rig) -> None:
+    job = rig.start("follow-run", "while [ ! -e go ]; do sleep 0.05; done; echo went")
+    with rig.link() as link:
+        answer, data = link.call("log", job_id=job, step="command", offset=0, wait_s=0.2)
+        assert (data, answer["eof"], answer["ended"]) == (b"", True, False)
+        until(lambda: (rig.home / "work/follow-run").exists())
+        (rig.home / "work/follow-run/go").touch()
+        answer, data = link.call("log", job_id=job, step="command", offset=0, wait_s=20)
+        assert data == b"went\n"
+        answer, data = link.call("log", job_id=job, step="command", offset=5, wait_s=20)
+        assert (data, answer["ended"]) == (b"", True)
+        with pytest.raises(Refusal, match="no step nonsense"):
+            link.call("log", job_id=job, step="nonsense", offset=0)
+
+
+def fill(path: Path) -> None:
+    """Use all the room that is left."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            os.write(handle, b"x" * 4096)
+    os.close(handle)
+
+
+@pytest.fixture
+def small_disk(rig: Rig) -> Iterator[Path]:
+    """A disk of 4 MiB under the state folder."""
+    state = rig.home / ".local/state"
+    state.mkdir(parents=True)
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("no file system can be mounted here")
+    yield state
+    rig.close()
+    until(lambda: subprocess.run(["umount", state], capture_output=True, check=False).returncode == 0)
+
+
+def test_a_full_disk_drops_output_and_nothing_else(rig: Rig, small_disk: Path) -> None:
+    command = f"{lines(rig, 2_000_000)}; while [ ! -e go ]; do sleep 0.05; done; echo after; exit 11"
+    job = rig.start("full-run", command)
+    filler = small_disk / "filler"
+    until(lambda: os.statvfs(small_disk).f_bavail == 0)
+    log = rig.step(job) / names.LOG
+    (rig.home / "work/full-run/go").touch()
+    report = rig.ended(job, 60)
+    assert status_of(report).code == 11
+    command_step = next(step for step in report.steps if step.step == "command")
+    assert command_step.log_dropped_bytes > 10 * MIB
+    assert log.stat().st_size < 4 * MIB
+    assert log.read_bytes()[:20] == b"000000000\n000000001\n"
+    assert not filler.exists()
+    assert (rig.record("full-run", job) / names.END).exists()
+
+
+def test_output_goes_on_behind_a_marker_when_there_is_room_again(rig: Rig, small_disk: Path) -> None:
+    command = f"{lines(rig, 100)}; while [ ! -e one ]; do sleep 0.05; done; {lines(rig, 100_000)};"
+    job = rig.start("room-run", command + " while [ ! -e two ]; do sleep 0.05; done; echo after; exit 12")
+    until(lambda: rig.log(job).count(b"\n") == 100)
+    filler = small_disk / "filler"
+    fill(filler)
+    (rig.home / "work/room-run/one").touch()
+    until(lambda: rig.step(job).joinpath(names.LOG_STATE).read_bytes().split(b",")[4].strip() > b"0", at_most_s=30)
+    filler.unlink()
+    (rig.home / "work/room-run/two").touch()
+    assert status_of(rig.ended(job)).code == 12
+    head, told, rest = rig.log(job).partition(b"\n[aicrun: ")
+    count, words, rest = rest.partition(b" bytes of output could not be recorded here, the disk refused them]\n")
+    assert told
+    assert words
+    assert rest.endswith(b"after\n")
+    assert len(head) + int(count) + len(rest) == 10 * 100_100 + len(b"after\n")
+
+
+def test_a_start_on_a_full_disk_is_refused_and_leaves_no_half_job(rig: Rig, small_disk: Path) -> None:
+    rig.call("jobs")
+    filler = small_disk / "filler"
+    fill(filler)
+    with pytest.raises(Refusal) as caught:
+        rig.start("no-room", "true")
+    assert caught.value.token in ("state_unusable", "start_failed")
+    filler.unlink()
+    found = rig.call("jobs")["reports"]
+    assert all(status["decision"] == "no" for status in found)
+    job = rig.start("no-room", "true")
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED
