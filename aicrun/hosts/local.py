@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -35,15 +36,19 @@ class LocalChannel:
     def __init__(self, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
         # In a file, not a pipe: nobody has to read it for the program to go on.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env=dict(env),
-            cwd="/",
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=dict(env),
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError:
+            self._stderr.close()
+            raise
         if self._process.stdin is None or self._process.stdout is None:
             raise AssertionError("both pipes were asked for")
         self.stdin: IO[bytes] = self._process.stdin
@@ -67,7 +72,8 @@ class LocalChannel:
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            # Left alone, as promised; what it becomes is no zombie of ours for longer than this process lives.
+            # Left alone, as promised; whenever it ends, it is no zombie of ours.
+            threading.Thread(target=self._process.wait, daemon=True).start()
             return None
         finally:
             self._stderr.close()
