@@ -1,11 +1,11 @@
-"""How near a run came to another place: the tighter fit later, the card to wait for, the largest that would fit.
+"""How near a run came to another place: the tighter fit later, the largest that would fit, what is too small.
 
 It must not judge anew: everything comes from the verdicts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from aicrun.plan import words
 from aicrun.plan.model import Candidate, CardOn, HostOn, KindOn, Verdict
@@ -45,27 +45,6 @@ def later_spare(verdict: Verdict) -> int | None:
     if verdict.lasting or verdict.unknown or verdict.room_mib is None or verdict.need_mib is None:
         return None
     return verdict.room_mib - verdict.need_mib
-
-
-def to_wait_for(verdicts: tuple[Verdict, ...], count: int, lines: Mapping[Candidate, int]) -> tuple[Candidate, ...]:
-    """The cards to stand in line for: those a run holds before those a stranger sits on, short lines, the tightest fit.
-
-    `lines` counts the runs of this plan that stand in line for a card already. Several cards come from one machine;
-    empty when nothing becomes free by waiting.
-    """
-    found: dict[str, list[tuple[tuple[bool, int, bool, int, int], Candidate]]] = {}
-    for place, verdict in enumerate(verdicts):
-        spare = later_spare(verdict)
-        tokens = {reason.token for reason in verdict.rejections}
-        if spare is None or not tokens <= WAITABLE or not isinstance(verdict.candidate, CardOn):
-            continue
-        stranger = bool(tokens & {"foreign", "utilization", "compute_mode"})
-        display = any(remark.startswith("display, ") for remark in verdict.remarks)
-        key = (stranger, lines.get(verdict.candidate, 0), display, spare, place)
-        found.setdefault(verdict.candidate.machine, []).append((key, verdict.candidate))
-    full = [sorted(line)[:count] for line in found.values() if len(line) >= count]
-    best = min(full, key=lambda line: [key for key, _ in line], default=[])
-    return tuple(card for _, card in best)
 
 
 def freed_when(verdict: Verdict) -> str:

@@ -13,6 +13,7 @@ from aicrun.plan.admit import Need
 from aicrun.plan.fit import verdicts
 from aicrun.plan.model import Candidate, CardOn, Fleet, HostOn, Rejection, Verdict
 from aicrun.plan.nearest import tightest_later
+from aicrun.plan.waiting import Place, places_of
 
 Rank = tuple[float, ...]
 
@@ -21,13 +22,15 @@ Rank = tuple[float, ...]
 class Placement:
     """What one run gets: `chosen` cards (or the machine) now, else empty; `verdicts` on everything, always.
 
-    `first` is the verdict of the first chosen card; `later` is the tightest fit among cards that are not free now.
+    `first` is the verdict of the first chosen card; `later` is the tightest fit among cards that are not free now;
+    `queue` are the cards that waiting frees, for a run that got none.
     """
 
     chosen: tuple[Candidate, ...]
     verdicts: tuple[Verdict, ...]
     first: Verdict | None = None
     later: Verdict | None = None
+    queue: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,18 @@ def place(needs: tuple[Need, ...], fleet: Fleet) -> tuple[Placement, ...]:
     boards = [_attempt(groups, cores, bulk_first) for bulk_first in ((True, False) if has_bulk else (True,))]
     # Cards asked in bulk go first unless that leaves more runs without any.
     board = max(boards, key=lambda item: len(item.chosen))
-    return tuple(_placed(groups[number], board, number, needs) for number in range(len(needs)))
+    without: dict[int, Placement] = {}
+    placed = []
+    for number, group in enumerate(groups):
+        chosen = board.chosen.get(number, ())
+        if chosen:
+            placed.append(Placement(chosen, group.verdicts, group.fits[chosen[0]], group.later))
+            continue
+        # Runs that ask alike and got nothing share what they are told.
+        if id(group) not in without:
+            without[id(group)] = _without(group, board, needs)
+        placed.append(without[id(group)])
+    return tuple(placed)
 
 
 def ranking(verdict: Verdict, order: dict[str, int], utilization: dict[Candidate, int]) -> Rank:
@@ -249,11 +263,11 @@ def _place_hosts(numbers: list[int], groups: tuple[_Group, ...], board: _Board, 
         board.chosen[number] = (best,)
 
 
-def _placed(group: _Group, board: _Board, number: int, needs: tuple[Need, ...]) -> Placement:
-    chosen = board.chosen.get(number, ())
-    if chosen or not group.fits:
-        return Placement(chosen, group.verdicts, group.fits[chosen[0]] if chosen else None, group.later)
-    return Placement((), tuple(_gone(item, board, needs) for item in group.verdicts))
+def _without(group: _Group, board: _Board, needs: tuple[Need, ...]) -> Placement:
+    found = group.verdicts
+    if group.fits:
+        found = tuple(_gone(item, board, needs) for item in found)
+    return Placement((), found, queue=places_of(found))
 
 
 def _gone(verdict: Verdict, board: _Board, needs: tuple[Need, ...]) -> Verdict:

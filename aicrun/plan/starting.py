@@ -13,13 +13,14 @@ from aicrun.plan.commands import typed
 from aicrun.plan.draft import RUN_ID, Site, draft, values_at
 from aicrun.plan.known import Known
 from aicrun.plan.model import Candidate, CardOn, Options, Refusal, RunPlan, Sign, Wanted, Way
-from aicrun.plan.nearest import places_name, tighter, to_wait_for
+from aicrun.plan.nearest import places_name, tighter
 from aicrun.plan.place import Placement
 from aicrun.plan.placeholders import names_in
 from aicrun.plan.reconcile import Move
 from aicrun.plan.rejected import rejected
 from aicrun.plan.steps import asks, environment_rows, measured, steps, terms
 from aicrun.plan.task import Task, blank, refused
+from aicrun.plan.waiting import to_wait_for
 from aicrun.spec.model import Machine
 from aicrun.wire.names import SAFE_VALUE, VARIABLES
 
@@ -43,7 +44,7 @@ def started(task: Task, placement: Placement, world: World) -> RunPlan:
         return refused(task, refusal, placement)
     gpu, chosen, sign = task.wanted.spec.machine.gpu, placement.chosen, _sign(task.outcome.move)
     if not chosen and gpu is not None and task.wanted.spec.queue_wait_s > 0:
-        chosen, sign = to_wait_for(placement.verdicts, gpu.count, world.lines), Sign.WAIT
+        chosen, sign = to_wait_for(placement.queue, gpu, world.lines), Sign.WAIT
     if not chosen:
         return rejected(task.wanted, blank(task, Sign.REFUSE, ""), placement.verdicts, world.known)
     view, reading = world.known.answered(chosen[0].machine)

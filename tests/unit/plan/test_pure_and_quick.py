@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from support import REPOSITORY
-from unit.plan.worlds import answered, card, fleet, gpu_spec, wish
+from unit.plan.worlds import answered, card, fleet, gpu_spec, held, wish
 
 from aicrun.plan.decide import plan
 from aicrun.plan.model import Fleet, Options
@@ -87,3 +87,15 @@ def test_runs_that_ask_alike_share_their_verdicts() -> None:
     view = _large(20)
     made = plan(tuple(wish(gpu_spec(20, f"run-{number}")) for number in range(10)), view, Options())
     assert len({id(item.verdicts) for item in made.runs}) == 1
+
+
+def test_a_sweep_that_waits_is_planned_quickly() -> None:
+    cards = tuple(
+        card(index, "RTX A6000", 48, 2, uuid=f"GPU-{index}", holder=held("x", "bo", 5.0)) for index in range(8)
+    )
+    view = fleet(*(answered(f"m{number}", cards) for number in range(200)))
+    began = time.process_time()
+    made = plan(tuple(wish(gpu_spec(20, f"run-{number}")) for number in range(400)), view, Options())
+    assert time.process_time() - began < 8
+    # As long as there is an empty line, nobody stands behind somebody of this plan.
+    assert len({item.chosen for item in made.runs}) == 400
