@@ -17,13 +17,13 @@ _SKIPPED = frozenset(("node_modules", "venv", "env", "build", "dist", "site-pack
 # Names of training scripts as people give them, the surest first.
 _NAMES = ("train", "sft", "finetune", "fine_tune", "pretrain", "trainer", "run_train", "main", "run")
 _CARD_PACKAGES = re.compile(
-    r"^\s*[\"']?(?:torch|torchvision|pytorch-lightning|lightning|transformers|trl|peft|accelerate|deepspeed|vllm|"
-    r"bitsandbytes|flash-attn|unsloth|diffusers|jax\[cuda[^\]]*\]|tensorflow(?:\[and-cuda\])?|cupy[\w-]*)"
+    r"(?:^|[\[,])[ \t]*[\"']?(?:torch|torchvision|pytorch-lightning|lightning|transformers|trl|peft|"
+    r"accelerate|deepspeed|vllm|bitsandbytes|flash-attn|unsloth|diffusers|jax\[cuda[^\]]*\]|tensorflow(?:\[and-cuda\])?|cupy[\w-]*)"
     r"(?![\w-])",
     re.IGNORECASE | re.MULTILINE,
 )
 _CARD_IMPORTS = re.compile(
-    r"^\s*(?:import|from)\s+(?:torch|transformers|trl|peft|lightning|deepspeed|jax)\b", re.MULTILINE
+    r"^[ \t]*(?:import|from)[ \t]+(?:torch|transformers|trl|peft|lightning|deepspeed|jax)\b", re.MULTILINE
 )
 _MAIN = re.compile(r"^if\s+__name__\s*==\s*[\"']__main__[\"']", re.MULTILINE)
 _ARGUMENTS = re.compile(r"\b(?:argparse|click|typer|fire|tyro|HfArgumentParser|simple_parsing)\b")
@@ -82,6 +82,8 @@ def draft_run_yaml(facts: FolderFacts) -> str:
         parts.append(f"source:\n  path: .               # {words}")
     if facts.requirements:
         parts.append(f"setup:\n  requirements: {facts.requirements}")
+    elif facts.has_pyproject:
+        parts.append("# setup:\n#   packages: [numpy]   # pyproject.toml is not installed yet: list its packages")
     parts.append(f"command: {_command(facts)}")
     parts.append("limits: {max_duration: 12h}")
     parts.append("\n".join(_wishes(facts)))

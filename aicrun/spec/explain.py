@@ -50,8 +50,8 @@ def explain(topic: str) -> Explanation:
 
 def topics() -> tuple[str, ...]:
     """Every topic: the files, all fields by path, all codes."""
-    machines = tuple(path if path == "machines" else f"machines.{path}" for path in grammar("machines").paths())
-    return ("run", *grammar("run").paths(), *dict.fromkeys(("machines", *machines)), *CODES)
+    machines = tuple(path for path in grammar("machines").paths() if path.startswith("machines"))
+    return ("run", *grammar("run").paths(), *machines, *CODES)
 
 
 def _field(word: str) -> Explanation | None:

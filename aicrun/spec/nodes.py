@@ -5,6 +5,7 @@ It must not know YAML's grammar (see `source.py`) nor what the keys mean.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class Text:
 
     def place(self, index: int) -> Place:
         """The place of the character at `index`."""
-        line = sum(1 for start in self.starts if start <= index) - 1
+        line = bisect.bisect_right(self.starts, index) - 1
         return Place(line, index - self.starts[line], index)
 
     def end_of(self, line: int) -> Place:

@@ -11,14 +11,16 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-# Shapes as their makers document them; the group is the prefix that may be shown.
+# Shapes as their makers document them; the group is the prefix that may be shown. Every repetition is bounded, so that
+# no text makes a search slow.
 SHAPES = re.compile(
     r"(?<![A-Za-z0-9_])(?:"
-    r"(?:(hf_)[A-Za-z0-9]{20,}"
-    r"|(gh[pousr]_)[A-Za-z0-9]{30,}|(github_pat_)[A-Za-z0-9_]{30,}|(glpat-)[A-Za-z0-9_-]{20,}"
-    r"|(sk-)(?:(?:ant|proj|or)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{32,})|(r8_)[A-Za-z0-9]{30,}|(nvapi-)[A-Za-z0-9_-]{40,}"
-    r"|(AKIA|ASIA)[A-Z0-9]{16}|(AIza)[A-Za-z0-9_-]{35}|(xox[abposr]-)[A-Za-z0-9-]{10,}"
-    r"|(pypi-)[A-Za-z0-9_-]{50,}|(eyJ)[A-Za-z0-9_-]{15,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
+    r"(?:(hf_)[A-Za-z0-9]{20,300}"
+    r"|(gh[pousr]_)[A-Za-z0-9]{30,300}|(github_pat_)[A-Za-z0-9_]{30,300}|(glpat-)[A-Za-z0-9_-]{20,300}"
+    r"|(sk-)(?:(?:ant|proj|or)-[A-Za-z0-9_-]{20,300}|[A-Za-z0-9]{32,300})"
+    r"|(r8_)[A-Za-z0-9]{30,300}|(nvapi-)[A-Za-z0-9_-]{40,300}"
+    r"|(AKIA|ASIA)[A-Z0-9]{16}|(AIza)[A-Za-z0-9_-]{35}|(xox[abposr]-)[A-Za-z0-9-]{10,300}"
+    r"|(pypi-)[A-Za-z0-9_-]{50,300}|(eyJ)[A-Za-z0-9_-]{15,1000}\.[A-Za-z0-9_-]{10,3000}\.[A-Za-z0-9_-]{10,1000})"
     r"(?![A-Za-z0-9_]))"
     r"|(-----BEGIN) [A-Z ]*PRIVATE KEY-----[^\n]*"
 )
@@ -34,7 +36,7 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_VALUE = re.compile(r"[A-Za-z0-9_+/=.!@#%^&*-]{8,}")
 _ASSIGNED = re.compile(
-    r"[A-Za-z0-9_-]*(?:token|secret|password|passwd|api_?key|access_key)[\"']?\s*[:=]\s*[\"']?(?P<value>[^\s\"',}$]{8,})",
+    r"(?:token|secret|password|passwd|api_?key|access_key)[\"']?\s*[:=]\s*[\"']?(?P<value>[^\s\"',}$]{8,})",
     re.IGNORECASE,
 )
 _HEX = re.compile(r"[0-9a-fA-F]{32,}")
@@ -90,9 +92,11 @@ class Mask:
     """Hides secrets: the values that were found in a file (value -> prefix that may be shown), and known shapes."""
 
     values: dict[str, str] = field(default_factory=dict)
+    _known: dict[tuple[str, bool], list[tuple[int, int, str]]] = field(default_factory=dict)
 
     def hide(self, value: str, prefix: str = "") -> None:
         """Hides `value` from now on, and each longer line of it."""
+        self._known.clear()
         for line in value.splitlines():
             if len(line.strip()) >= 8 or line == value:
                 self.values[line.strip()] = prefix
@@ -119,6 +123,12 @@ class Mask:
 
     def _spots(self, text: str, *, assigned: bool = False) -> list[tuple[int, int, str]]:
         """(start, end, prefix) of what must not be shown, sorted, none overlapping another."""
+        # One long line may have a hundred faults, and each draws it.
+        if (text, assigned) not in self._known:
+            self._known[text, assigned] = self._searched(text, assigned=assigned)
+        return self._known[text, assigned]
+
+    def _searched(self, text: str, *, assigned: bool) -> list[tuple[int, int, str]]:
         spots = [(at, at + len(value), prefix) for value, prefix in self.values.items() for at in _each(text, value)]
         for match in SHAPES.finditer(text):
             spots.append((match.start(), match.end(), next(group for group in match.groups() if group)))

@@ -39,7 +39,7 @@ class _Cause:
 def syntax_finding(text: Text, broken: Broken) -> Finding:
     """The one finding of a text that is no YAML: E105 for a tag's handle, else E101."""
     cause = _cause(text, broken)
-    mark = _within(text, broken.mark)
+    mark = _within(text, _at_escape(text, broken))
     also = None
     if cause.opened and broken.context_mark is not None:
         also = (Range(text, broken.context_mark), cause.opened)
@@ -52,6 +52,13 @@ def syntax_finding(text: Text, broken: Broken) -> Finding:
     where = Range(text, mark)
     words = prefix + cause.words
     return Finding(code, words, where, label="read this far", notes=(_REST,), helps=helps, also=also, alone=True)
+
+
+def _at_escape(text: Text, broken: Broken) -> Mark:
+    """The place of the backslash of a broken escape, which one of the two parsers passes by."""
+    at = broken.mark.index
+    passed = "escape" in broken.problem and text.raw[at - 1 : at] == "\\" and text.raw[at : at + 1] != "\\"
+    return text.place(at - 1) if passed else broken.mark
 
 
 def _within(text: Text, mark: Mark) -> Mark:
@@ -83,7 +90,10 @@ def _colon(text: Text, broken: Broken) -> _Cause:
     if inside and broken.mark.column >= inside.end(1):
         return _Cause(words, "text with \": \" inside goes into quotes: '…', or below the key behind a |")
     if before.strip() and _indent(line) > _indent(before):
-        return _Cause(words, f"line {broken.mark.line + 1} stands further in than line {broken.mark.line}")
+        return _Cause(
+            words,
+            f"line {broken.mark.line + 1} stands further in than line {broken.mark.line}; begin both at one column",
+        )
     return _Cause(words, "a key stands alone at the start of its line")
 
 
