@@ -54,6 +54,10 @@ def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, 
         found["VIRTUAL_ENV"] = request.setup.path
     found.update(_ours(request, attempt, found["HOME"]))
     found.update(request.env)
+    token = os.path.join(found["HOME"], ".cache/huggingface/token")
+    if found["HF_HOME"] != os.path.dirname(token) and "HF_TOKEN" not in found and os.path.exists(token):
+        # A login made before the cache moved would be lost with it.
+        found.setdefault("HF_TOKEN_PATH", token)
     return found
 
 

@@ -90,9 +90,16 @@ class AgentLink:
             self._unwrapped(reply)
 
     def close(self) -> None:
-        """End the connection; the agent sees the end of its input and goes."""
-        with self._lock:
+        """End the connection; the agent sees the end of its input and goes. A call that still waits is cut off."""
+        if not self._lock.acquire(timeout=0.2):
+            channel = self._channel
+            if channel is not None:
+                channel.abort()
+            self._lock.acquire()
+        try:
             self._drop(timeout_s=5.0)
+        finally:
+            self._lock.release()
 
     @contextmanager
     def _speaking(self, deadline_s: float) -> Iterator[tuple[Channel, Watch]]:

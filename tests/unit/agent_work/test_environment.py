@@ -53,6 +53,18 @@ def test_caches_are_always_set_below_data_or_in_the_home(account: Path, job: Job
     assert environment(job(env={"HF_HOME": "/data/hf"}), 1, login)["HF_HOME"] == "/data/hf"
 
 
+def test_a_login_to_the_hub_is_found_again_when_its_cache_moved(account: Path, job: Job) -> None:
+    login = {"HOME": str(account)}
+    token = account / ".cache/huggingface/token"
+    moved = job(env={"HF_HOME": "/data/hf"})
+    assert "HF_TOKEN_PATH" not in environment(moved, 1, login)
+    token.parent.mkdir(parents=True)
+    token.write_text("hf_x")
+    assert environment(moved, 1, login)["HF_TOKEN_PATH"] == str(token)
+    assert "HF_TOKEN_PATH" not in environment(job(), 1, login)
+    assert "HF_TOKEN_PATH" not in environment(job(env={"HF_HOME": "/data/hf", "HF_TOKEN": "x"}), 1, login)
+
+
 def test_the_environments_programs_come_first_then_the_machines_own(account: Path, job: Job) -> None:
     request = job(setup=Setup(key="k" * 16, path="/data/aicrun/envs/k"), path=("~/tools", "/opt/x/bin"))
     found = environment(request, 1, {"HOME": str(account)})
