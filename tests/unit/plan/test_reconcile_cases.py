@@ -205,3 +205,45 @@ def test_an_earlier_checkpoint_keeps_a_resuming_run_on_its_machine() -> None:
     assert (item.machine, item.from_nothing, item.run_id) == ("lab", False, RUN_ID)
     assert item.verdicts[0].rejections[0].token == "checkpoint_elsewhere"
     assert ("run id", f"{RUN_ID}, kept: resumes from checkpoint-500") in item.rows
+
+
+def test_a_start_names_what_ended_and_not_what_never_was() -> None:
+    wanted = wish(spec())
+    records = (
+        job(wanted, "withdrawn", job_id="a" * 16),
+        job(wanted, "never started", job_id="b" * 16),
+        job(wanted, "failed", job_id="c" * 16),
+    )
+    item = plan((wanted,), fleet(answered("lab", jobs=records)), Options(again=True)).runs[0]
+    assert set(item.named) == {"b" * 16, "c" * 16}
+
+
+def test_what_a_replaced_job_holds_is_free_for_the_new_one() -> None:
+    from unit.plan.worlds import card, gpu_spec
+
+    old = wish(gpu_spec(20))
+    full = card(0, "RTX 3090", 24, 2)
+    record = job(old, cards=(full.uuid,))
+    new = replace(old, spec=replace(old.spec, execution={"command": "other"}))
+    view = fleet(answered("lab", (full,), machine("lab", max_jobs=1), jobs=(record,), active_jobs=1))
+    refused = plan((new,), view, Options()).runs[0]
+    assert refused.sign.value == "x"
+    item = plan((new,), view, Options(replace=True)).runs[0]
+    assert (item.sign.value, item.machine) == ("±", "lab")
+    assert item.named == (record.job_id,)
+
+
+def test_a_card_is_held_by_a_job_that_says_so_and_by_a_process_that_carries_one() -> None:
+    from unit.plan.worlds import card, gpu_spec, stranger
+
+    other = job(wish(spec("other-run")), cards=("GPU-a",))
+    marked = replace(stranger(4711, "python", "bo", 1.0), job_id="f" * 16)
+    cards = (
+        card(0, "RTX 3090", 24, uuid="GPU-a"),
+        card(1, "RTX 3090", 24, uuid="GPU-b", processes=(marked,)),
+    )
+    item = plan((wish(gpu_spec(20)),), fleet(answered("lab", cards, jobs=(other,))), Options()).runs[0]
+    told = [verdict.rejections[0].words for verdict in item.verdicts]
+    assert told == ["held by run other-run of you, 3h 08m", f"held by job {'f' * 16} of bo"]
+    ended = fleet(answered("lab", cards[:1], jobs=(job(wish(spec("other-run")), "failed", cards=("GPU-a",)),)))
+    assert plan((wish(gpu_spec(20)),), ended, Options()).runs[0].sign.value == "+"

@@ -184,3 +184,9 @@ def test_several_cards_are_bound_each() -> None:
     made = plan((wanted,), fleet(pair), Options())
     assert {"pair[0]", "pair[1]"} <= {bound.what for bound in made.bounds}
     assert moved(made, fleet(pair), (wanted,)) == ()
+
+
+def test_a_machine_that_fell_silent_and_may_hold_the_run_makes_the_plan_stale() -> None:
+    made = plan((DIGITS,), fleet(answered("lab"), answered("home")), Options())
+    moves = _moves(DIGITS, fleet(answered("lab"), silent("home")), made)
+    assert moves == {"silent machines that may hold digits": ("none", "home")}
