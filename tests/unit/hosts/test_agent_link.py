@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import until
 
 from aicrun.errors import AgentBroken, HostRefused, HostUnreachable
 from aicrun.hosts.agent_link import AgentLink
@@ -138,8 +139,7 @@ def test_closing_cuts_a_call_that_still_waits() -> None:
 
     waiting = threading.Thread(target=call)
     waiting.start()
-    while reached._channel is None:
-        time.sleep(0)
+    until(lambda: reached._channel is not None)
     began = time.monotonic()
     reached.close()
     waiting.join()
