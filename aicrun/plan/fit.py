@@ -114,7 +114,9 @@ def _tokens(text: str) -> list[str]:
 def _no_card(reading: HostReading) -> Rejection:
     reason = {"no_driver": "no NVIDIA driver", "no_device": "a driver, no card"}.get(reading.cards.reason, "no card")
     detail = words.harmless(reading.cards.detail)
-    return Rejection("no_card", "a card", "none", True, f"{reason}: {detail}" if detail else reason)
+    # The host's own sentence says it all when it begins alike.
+    told = detail if detail.startswith(reason) else ": ".join(part for part in (reason, detail) if part)
+    return Rejection("no_card", "a card", "none", True, told)
 
 
 def _seat(machine: Machine, reading: HostReading, card: Card, need: Need) -> Seat:

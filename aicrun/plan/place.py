@@ -69,7 +69,7 @@ class _Board:
 def place(needs: tuple[Need, ...], fleet: Fleet) -> tuple[Placement, ...]:
     """A placement for each of `needs`, in their order; a run that got nothing has no `chosen`."""
     groups = _grouped(needs, fleet)
-    cores = _Cores(fleet)
+    cores = _Cores(fleet, frozenset(job_id for need in needs for job_id in need.own_jobs))
     has_bulk = any(_count(group) > 1 for group in groups)
     boards = [_attempt(groups, cores, bulk_first) for bulk_first in ((True, False) if has_bulk else (True,))]
     # Cards asked in bulk go first unless that leaves more runs without any.
@@ -129,7 +129,8 @@ class _ByCard(dict[Candidate, int]):
 class _Cores:
     """Free cores and seats of each machine, and which have no card: the order for runs without a card."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, given_up: frozenset[str]) -> None:
+        """`given_up` are jobs that make room: the runs that replace or move them are among those placed."""
         self.order = order_of(fleet)
         self.free: dict[str, float] = {}
         self.seats: dict[str, int] = {}
@@ -139,7 +140,8 @@ class _Cores:
             if reading is not None:
                 self.free[name] = reading.cpus if reading.cpus_free is None else reading.cpus_free
                 self.has_cards[name] = reading.cards.state != "none"
-                self.seats[name] = max(0, view.machine.max_jobs - reading.active_jobs)
+                leaving = len([job for job in reading.jobs if job.job_id in given_up]) if given_up else 0
+                self.seats[name] = max(0, view.machine.max_jobs - reading.active_jobs + leaving)
 
 
 def _grouped(needs: tuple[Need, ...], fleet: Fleet) -> tuple[_Group, ...]:
