@@ -74,8 +74,8 @@ class Link:
 class Rig:
     """A host with an agent."""
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
-        self.python = python
+    def __init__(self, folder: Path, python: str = "") -> None:
+        self.python = python or os.environ.get("AICRUN_TEST_PYTHON", sys.executable)
         self.home = folder / "home"
         self.home.mkdir(mode=0o700)
         self.agent = folder / "agent"
