@@ -62,6 +62,7 @@ def test_a_job_whose_keeper_lives_stays_whatever_its_record_says(home: Home, job
     folder = a_job(home, job(), ended_at=OLD)
     with (folder / names.KEEPER_LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
+        assert sweep.due(home, NOW, sweep.WEEK_S) == ()
         assert sweep.sweep(home, NOW) == ()
     assert len(sweep.sweep(home, NOW)) == 1
 
