@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aicrun.plan import records, refusals, words
+from aicrun.plan.changes import delivered
 from aicrun.plan.commands import of_run, typed
 from aicrun.plan.draft import Site, draft
 from aicrun.plan.known import Found, Known
-from aicrun.plan.model import CardOn, RunPlan, Sign, Way
+from aicrun.plan.model import CardOn, FieldChange, RunPlan, Sign, Way
 from aicrun.plan.place import Placement
 from aicrun.plan.reconcile import Column, Move
 from aicrun.plan.starting import World, started
@@ -43,20 +44,41 @@ def _keep(task: Task, found: Found, known: Known) -> RunPlan:
         who = f"{words.name(found.job.client.user)} from {words.name(found.job.client.host)}"
         told = f"keep, {who} is starting it on {place}, {words.ago(found.job.age_s)}"
         return replace(base, headline=told, ways=(Way("follow it", of_run("logs -f", name)),))
-    supervised = tuple(item for item in outcome.changes if item.kind == "supervision")
-    if living and supervised and found.standing.status is not Status.STOP_IN_PROGRESS:
-        view, reading = known.answered(machine)
-        chosen = records.cards_of(found)
-        made = draft(task.wanted, Site(view.machine, reading, chosen, found.job.run_id))
-        told = f"change in place, it goes on on {place}"
-        return replace(base, sign=Sign.CHANGE, headline=told, draft=made, chosen=chosen)
-    if living:
-        told = f"keep, {records.status_words(found)} on {place} with this spec, {words.duration(records.since(found))}"
-        told = told.replace(" (training)", "")
-        step = ", ".join(part for part in (records.progress(found.job), records.to_go(found)) if part)
-        rows = (("", step),) if step else ()
-        return replace(base, headline=told, rows=rows, ways=(Way("watch it", of_run("logs -f", name)),))
-    return _keep_ended(task, found, base)
+    if not living:
+        return _keep_ended(task, found, base)
+    stops = found.standing.status is Status.STOP_IN_PROGRESS
+    if not stops and any(item.kind == "supervision" for item in outcome.changes):
+        return _change(task, found, known, base)
+    told = f"keep, {records.status_words(found)} on {place} with this spec, {words.duration(records.since(found))}"
+    told = told.replace(" (training)", "")
+    step = ", ".join(part for part in (records.progress(found.job), records.to_go(found)) if part)
+    rows = [("", step)] if step else []
+    rows += _later(outcome.changes)
+    return replace(base, headline=told, rows=tuple(rows), ways=(Way("watch it", of_run("logs -f", name)),))
+
+
+def _change(task: Task, found: Found, known: Known, base: RunPlan) -> RunPlan:
+    """A change in place: the spec of the plan holds what will be delivered, which is not always all that was edited."""
+    view, reading = known.answered(found.view.machine.name)
+    chosen = records.cards_of(found)
+    spec = task.wanted.spec
+    spec = replace(spec, supervision=delivered(found.job.supervision, spec.supervision))
+    return replace(
+        base,
+        sign=Sign.CHANGE,
+        headline=f"change in place, it goes on on {records.where(found)}",
+        spec=spec,
+        chosen=chosen,
+        draft=draft(replace(task.wanted, spec=spec), Site(view.machine, reading, chosen, found.job.run_id)),
+        rows=tuple(_later(task.outcome.changes)),
+        ways=(Way("do it", typed("apply", task.wanted.spec)),),
+    )
+
+
+def _later(changes: tuple[FieldChange, ...]) -> list[tuple[str, str]]:
+    """That some edited fields act from the next start on; said as long as they differ."""
+    paths = ", ".join(item.path for item in changes if item.kind == "later")
+    return [("later", f"{words.cut(words.harmless(paths), 120)}: acts from the next start on")] if paths else []
 
 
 def _keep_ended(task: Task, found: Found, base: RunPlan) -> RunPlan:
@@ -83,6 +105,7 @@ def _upload(task: Task, found: Found) -> RunPlan:
     reason = records.cause(found)
     rows += [("cause", reason)] if reason else []
     rows.append(("kept", records.kept(found)))
+    rows += _later(task.outcome.changes)
     return replace(
         blank(task, Sign.UPLOAD, f"upload again from {records.where(found)}, the training is not repeated"),
         machine=found.view.machine.name,

@@ -15,13 +15,21 @@ from aicrun.wire.hashes import canonical
 from aicrun.wire.jobs import JobReport, Source
 
 SOURCE_TREE = "source_tree"
+# Fields that a living keeper takes up. The others it was given at its start, and a plan must not say otherwise.
+IN_PLACE = ("limits", "labels", "description")
 
 
 def changes_of(wanted: Wanted, job: JobReport) -> tuple[FieldChange, ...]:
-    """Every field that differs: those that need a new start, then those that change in place, each as written."""
-    execution = tuple(_differences("execution", job.execution, execution_of(wanted)))
-    supervision = tuple(_differences("supervision", job.supervision, wanted.spec.supervision))
-    return tuple(_told(item, wanted.source, job.source) for item in (*execution, *supervision))
+    """Every field that differs, as written: those that need a new start, that change in place, that act later."""
+    execution = [_told(item, wanted.source, job.source) for item in _execution(wanted, job)]
+    supervision = [_classed(item) for item in _differences("supervision", job.supervision, wanted.spec.supervision)]
+    return tuple(execution + sorted(supervision, key=lambda item: item.kind == "later"))
+
+
+def delivered(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The supervision fields of a living job after a change in place: what acts is new, the rest stays as it is."""
+    kept = {key: value for key, value in old.items() if key not in IN_PLACE}
+    return {**kept, **{key: value for key, value in new.items() if key in IN_PLACE}}
 
 
 def only_source(changes: tuple[FieldChange, ...]) -> bool:
@@ -40,6 +48,16 @@ def source_words(source: Source | None) -> str:
     place = f"{source.branch} at {source.commit[:7]}" if source.branch else source.commit[:7]
     dirty = f" and {counted(len(source.dirty), 'changed file')}" if source.dirty else ""
     return f"{place}{dirty}, {files}"
+
+
+def _execution(wanted: Wanted, job: JobReport) -> Iterator[FieldChange]:
+    return _differences("execution", job.execution, execution_of(wanted))
+
+
+def _classed(change: FieldChange) -> FieldChange:
+    if change.path.partition(".")[0] in IN_PLACE:
+        return change
+    return FieldChange(change.path, "later", change.old, change.new)
 
 
 def _told(change: FieldChange, new: Source | None, old: Source | None) -> FieldChange:

@@ -152,7 +152,7 @@ class Wanted:
 class FieldChange:
     """One field that differs between the spec and the job on the host; absent sides are None.
 
-    `kind` is `execution` (needs a new start) or `supervision` (changes in place).
+    `kind` is `execution` (needs a new start), `supervision` (changes in place) or `later` (acts from the next start).
     """
 
     path: str

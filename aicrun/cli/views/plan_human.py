@@ -20,6 +20,11 @@ NOTE_LINES = 2
 STEP_VALUES = 15
 CHANGE_VALUES = 24
 _NOTHING_FITS = 5
+_CHANGES = (
+    ("execution", Sign.REPLACE, "needs a new start"),
+    ("supervision", Sign.CHANGE, "can change in place"),
+    ("later", Sign.CHANGE, "acts from the next start on"),
+)
 _COUNTS: tuple[tuple[str, Callable[[RunPlan], bool]], ...] = (
     ("to start", lambda item: item.sign is Sign.START),
     ("to wait in line", lambda item: item.sign is Sign.WAIT),
@@ -78,15 +83,9 @@ def _add_run(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
     _add_headline(page, item)
     if item.sign is Sign.CHANGE:
         _add_changes(page, item, verbose)
+    _add_rows(page, item)
+    if item.sign is Sign.CHANGE:
         return
-    bare = item.sign is Sign.KEEP and all(not label for label, _ in item.rows)
-    if item.rows and not bare:
-        page.blank()
-    for label, text in item.rows:
-        if bare:
-            page.sentence(text, indent=2)
-        else:
-            page.row(label, text)
     shows_changes = item.sign is Sign.REFUSE or (item.sign is Sign.REPLACE and verbose)
     if shows_changes and item.job is not None and item.changes:
         page.blank()
@@ -106,6 +105,17 @@ def _add_run(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
     for line in item.warnings:
         page.blank()
         page.sentence(f"warning: {line}", "yellow")
+
+
+def _add_rows(page: Page, item: RunPlan) -> None:
+    """The rows before the table; what a kept run is at stands right below its answer."""
+    rows = list(item.rows)
+    while item.sign is Sign.KEEP and rows and not rows[0][0]:
+        page.sentence(rows.pop(0)[1], indent=2)
+    if rows:
+        page.blank()
+    for label, text in rows:
+        page.row(label, text)
 
 
 def _shows_table(item: RunPlan, verbose: bool) -> bool:
@@ -178,11 +188,12 @@ def _add_notes(page: Page, machine: str, fleet: Fleet, verbose: bool) -> None:
 
 
 def _add_changes(page: Page, item: RunPlan, verbose: bool) -> None:
-    headings = {"execution": "needs a new start", "supervision": "can change in place"}
-    for kind, sign in (("execution", Sign.REPLACE), ("supervision", Sign.CHANGE)):
+    for kind, sign, heading in _CHANGES:
         changes = [change for change in item.changes if change.kind == kind]
+        if item.sign is Sign.CHANGE and kind == "later":
+            return
         if changes and item.sign is not Sign.CHANGE:
-            page.add(("  " + headings[kind], ""))
+            page.add(("  " + heading, ""))
         for change in changes:
             _add_change(page, sign, change, verbose)
 

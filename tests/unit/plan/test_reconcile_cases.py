@@ -85,7 +85,7 @@ def _now(old: Wanted, column: str) -> Wanted:
     if column == "source":
         return replace(old, source=Source("bb" * 32, 4, 120, "0a1b2c3d4e5f", "main"))
     if column == "words":
-        return replace(old, spec=replace(old.spec, supervision={**old.spec.supervision, "notes": "new"}))
+        return replace(old, spec=replace(old.spec, supervision={"limits": {"max_duration": "18h"}}))
     execution = {**old.spec.execution, "env": {"LR": "3e-4"}}
     return replace(old, spec=replace(old.spec, execution=execution))
 
@@ -247,3 +247,37 @@ def test_a_card_is_held_by_a_job_that_says_so_and_by_a_process_that_carries_one(
     assert told == ["held by run other-run of you, 3h 08m", f"held by job {'f' * 16} of bo"]
     ended = fleet(answered("lab", cards[:1], jobs=(job(wish(spec("other-run")), "failed", cards=("GPU-a",)),)))
     assert plan((wish(gpu_spec(20)),), ended, Options()).runs[0].sign.value == "+"
+
+
+def _edited(limits: str, target: str) -> Wanted:
+    supervision = {"limits": {"max_duration": limits}, "checkpoints": {"upload": {"to": target}}}
+    return wish(spec(supervision=supervision))
+
+
+def test_a_field_that_no_living_job_takes_up_is_not_said_to_change_in_place() -> None:
+    record = job(_edited("12h", "file:/a"))
+    item = plan((_edited("12h", "file:/b"),), fleet(answered("lab", jobs=(record,))), Options()).runs[0]
+    assert item.sign.value == "="
+    assert ("later", "checkpoints.upload.to: acts from the next start on") in item.rows
+
+
+def test_only_what_acts_is_delivered_to_a_living_job() -> None:
+    record = job(_edited("12h", "file:/a"))
+    edited = _edited("18h", "file:/b")
+    item = plan((edited,), fleet(answered("lab", jobs=(record,))), Options()).runs[0]
+    assert item.sign.value == "~"
+    delivered = {"limits": {"max_duration": "18h"}, "checkpoints": {"upload": {"to": "file:/a"}}}
+    assert item.spec.supervision == delivered
+    assert item.draft is not None and item.draft.supervision == delivered
+    # Once delivered, the rest is still told and nothing is delivered again.
+    after = job(edited, supervision=delivered)
+    then = plan((edited,), fleet(answered("lab", jobs=(after,))), Options()).runs[0]
+    assert (then.sign.value, [label for label, _ in then.rows]) == ("=", ["later"])
+
+
+def test_a_field_that_was_taken_out_of_the_spec_is_taken_from_the_job() -> None:
+    record = job(_edited("12h", "file:/a"))
+    bare = wish(spec(supervision={"checkpoints": {"upload": {"to": "file:/a"}}}))
+    item = plan((bare,), fleet(answered("lab", jobs=(record,))), Options()).runs[0]
+    assert (item.sign.value, item.spec.supervision) == ("~", bare.spec.supervision)
+    assert [(change.path, change.old, change.new) for change in item.changes] == [("limits.max_duration", "12h", None)]
