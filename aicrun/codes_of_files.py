@@ -169,7 +169,7 @@ AIC-W201 an activated environment
   environment is built and first on PATH; otherwise call the interpreter by its path.
   | command: /home/u/venv/bin/python train.py
 AIC-W202 pip install inside the command
-  It installs at every start, while the card is held, into whatever Python comes first. Let setup do it once.
+  It installs at every start, also while a card is held, into whatever Python comes first. Let setup do it once.
   | setup: {packages: [torch, peft]}
 AIC-W203 torchrun without --standalone
   Without it torchrun uses a fixed port, and the second run on the machine fails. A free port is in $AICRUN_PORT.
@@ -204,7 +204,7 @@ AIC-W212 a value that nothing expands
   env values reach the job exactly as typed; no shell reads them, so $HOME and ~ stay as they are.
   | env: {DATA: "${machine.data}/corpus"}
 AIC-W213 a command that detaches itself
-  aicrun already outlives the connection. What detaches by nohup, tmux, screen or setsid ends the command at once,
-  and its exit code is lost.
+  aicrun already outlives the connection. What detaches by tmux, screen, nohup … & or setsid -f ends the command at
+  once, and its exit code is lost.
   | command: python train.py
 """

@@ -102,6 +102,8 @@ class _Speaker:
                 yield from self.say(inner)
 
     def _one_of(self, fault: Fault, node: Node) -> Iterator[Finding]:
+        if not isinstance(fault.value, dict):
+            return  # no mapping at all, which is told as such
         keys = [branch["required"][0] for branch in fault.wanted]
         there = [key for key in keys if key in node.keys]
         words = ", ".join(keys[:-1]) + f" or {keys[-1]}"

@@ -47,7 +47,11 @@ _ASKS = re.compile(
     r"|(?<![\w/.-])apt(?:-get)?\s+install\b(?![^\n]{0,200}\s-y)"
 )
 _HIDES = re.compile(r"(?<!&)&\s*\Z|\|\|\s*(?:true|:)\s*\Z|;\s*true\s*\Z")
-_DETACHES = re.compile(r"(?<![\w/.-])(?:nohup|tmux|screen|setsid|disown)\b(?=\s|\Z)")
+# nohup and setsid alone stay in front; they detach with a & behind them or a flag.
+_DETACHES = re.compile(
+    r"(?:(?<=[;&|(\n])|\A)\s{0,9}(?:tmux|screen|nohup(?=[^\n]{0,999}(?<!&)&(?!&))|setsid\s+(?:-f|--fork))(?=\s)"
+    r"|(?<![\w/.-])disown\b"
+)
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ def _result(root: Node, command: str, *, has_card: bool) -> Iterator[Finding]:
     for_hours = longest is not None and (duration_s(longest.text or "") or 0) >= _HOURS_S
     uses = "AICRUN_CHECKPOINT_DIR" in command or root.at("checkpoints", "path") is not None
     key = root.keys.get("command")
-    if key is not None and (has_card or for_hours) and not uses:
+    if key is not None and command and (has_card or for_hours) and not uses:
         message = "the command does not say where its checkpoints go"
         help_ = 'write them below "$AICRUN_CHECKPOINT_DIR", or name their folder: checkpoints: {path: out}'
         yield Finding("AIC-W209", message, range_of(key), ("command",), helps=(help_,))
@@ -180,7 +184,7 @@ def _result(root: Node, command: str, *, has_card: bool) -> Iterator[Finding]:
 
 _OF_COMMANDS = (
     _first(_ACTIVATE, "AIC-W201", '"{}" in a job, which reads no start file', "use setup, or the interpreter's path"),
-    _first(_PIP, "AIC-W202", '"{}" at every start, while the card is held', "let setup do it: setup: {packages: […]}"),
+    _first(_PIP, "AIC-W202", '"{}" at every start of the job', "let setup do it: setup: {packages: […]}"),
     _first(_ASKS, "AIC-W207", '"{}" may ask, and a job has no keyboard', "give the answer as a flag or a variable"),
     _first(_HIDES, "AIC-W211", '"{}" at the end hides a failure', "let the training be the last word of the command"),
     _first(

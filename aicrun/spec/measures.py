@@ -12,6 +12,7 @@ from aicrun.spec.values import as_yaml, short
 
 _TITLES = ("a size", "a duration", "a percentage", "a range of")
 _NUMBER = re.compile(r"[+]?[0-9]+(?:\.[0-9]+)?")
+_STARTS_RANGE = re.compile(r"[0-9](?!.*\.\.)")
 _OTHER_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
 # What people write for a unit, by its first letters, lower case.
 _DURATION_WORDS = {"s": "s", "sec": "s", "m": "m", "min": "m", "h": "h", "hour": "h", "hr": "h", "d": "d", "day": "d"}
@@ -60,7 +61,7 @@ def _advice(title: str, text: str, example: str) -> tuple[tuple[str, ...], str]:
         unit = next((_DURATION_WORDS[word] for word in _words(other[2])), "")
         if unit and "." not in other[1]:
             return (), f"write {other[1]}{unit}"
-    if title.startswith("a range") and ".." not in text and text:
+    if title.startswith("a range") and _STARTS_RANGE.match(text):
         return (), f"write {text}.. for at least that, ..{text} for at most that"
     if title == "a size" and cards(text) is not None:
         return ("the count belongs into the long form",), f"write {example}"

@@ -57,7 +57,7 @@ class _Setter:
     def applied(self, root: Node) -> Node:
         if not self.equals or not all(self.steps) or any(step != step.strip() for step in self.steps):
             self._wrong(
-                f"--set takes key.path=value, here it is {short(self.argument)!r}",
+                f'--set takes key.path=value, here it is "{short(self.argument)}"',
                 "for instance limits.max_duration=2h",
             )
             return root

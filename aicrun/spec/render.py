@@ -131,7 +131,7 @@ def _cut(line: str, column: int, length: int) -> tuple[str, int, int]:
     """The line cut to the longest excerpt around its mark, with the mark's column and length in what is left."""
     if len(line) > LONGEST_EXCERPT:
         begin = 0
-        if column + length > LONGEST_EXCERPT - 1:
+        if column + min(length, 20) > LONGEST_EXCERPT - 1:
             begin = max(0, min(column - 8, column + length + 8 - LONGEST_EXCERPT))
             begin = min(begin, max(0, len(line) - LONGEST_EXCERPT))
         end = begin + LONGEST_EXCERPT

@@ -73,6 +73,8 @@ def _decoded(raw: bytes, file: str) -> Text:
         raise Stopped(Finding("AIC-E106", message, empty, notes=(REST,), alone=True))
     if raw.startswith(_UTF_16_32):
         raise Stopped(_not_utf8(empty, 0, "a byte-order mark of UTF-16 or UTF-32"))
+    if raw[:64].count(0) > 8:
+        raise Stopped(_not_utf8(empty, raw.index(0), "zero bytes as UTF-16 has them"))
     try:
         return Text(file, raw.removeprefix(_UTF_8_MARK).decode("utf-8"))
     except UnicodeDecodeError as error:

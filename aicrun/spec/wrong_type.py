@@ -33,7 +33,8 @@ def _advice(path: Path, kinds: tuple[str, ...], field: Schema, node: Node) -> tu
     if text is not None and "string" in kinds and not isinstance(node.value, str):
         return "", f'put it into quotes: "{short(text)}"'
     if isinstance(field.get("examples", [None])[0], (dict, list)):
-        return "", f"write {path[-1]}: {example}"
+        key = f"{path[-1]}: " if isinstance(path[-1], str) else ""
+        return "", f"write {key}{example}"
     return "", f"write {example}" if example else "see aicrun explain"
 
 

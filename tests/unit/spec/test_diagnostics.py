@@ -34,7 +34,8 @@ def shown(file: Path) -> str:
         overrides = tuple(line.removeprefix("set: ") for line in head if line.startswith("set: "))
         loaded = load_run_text(raw, "run.yaml", "", overrides=overrides, strict="strict" in head)
     except DocumentInvalid as invalid:
-        return render.text(invalid.diagnostics) + "\n" + render.summary("run.yaml", invalid.diagnostics) + "\n"
+        name = "machines.yaml" if file.parent.name == "machines" else "run.yaml"
+        return f"{render.text(invalid.diagnostics)}\n{render.summary(name, invalid.diagnostics)}\n"
     spec = loaded.specs[0]
     reaches = json.dumps(
         {"name": spec.name, "env": dict(spec.env), "command": spec.command, "gpu": str(spec.machine.gpu)}
