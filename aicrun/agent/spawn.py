@@ -87,7 +87,7 @@ def fork_gated(argv: Tuple[str, ...], env: Dict[str, str], cwd: str, write_end: 
     pid = os.fork()
     if not pid:
         try:
-            _child(_Child(argv, env, cwd, write_end, oom_score, gate_read, gate_write, error_write))
+            _child(_Child(argv, env, cwd, write_end, oom_score, gate_read, error_write))
         finally:
             os._exit(NEVER_RAN)
     os.close(gate_read)
@@ -103,15 +103,12 @@ class _Child:
     write_end: int
     oom_score: int
     gate_read: int
-    gate_write: int
     error_write: int
 
 
 def _child(child: _Child) -> NoReturn:
     stage = "prepare"
     try:
-        # The keeper's own copy of the gate is closed first, or its death would never be seen here.
-        os.close(child.gate_write)
         os.setsid()
         children.default_signals()
         # Ours is private; what a run makes is its account's, as after a login.
@@ -121,6 +118,7 @@ def _child(child: _Child) -> NoReturn:
         os.dup2(null, 0)
         os.dup2(child.write_end, 1)
         os.dup2(child.write_end, 2)
+        # With all else goes our copy of the gate's other end: with it the keeper's death would never be seen here.
         pump.close_all_but({child.gate_read, child.error_write})
         if os.read(child.gate_read, 1) != b"g":
             os._exit(NEVER_RAN)

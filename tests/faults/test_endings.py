@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -112,10 +113,14 @@ def test_background_children_are_ended_and_the_code_stays(rig: Rig) -> None:
 
 
 def test_the_code_is_recorded_while_a_child_still_holds_the_output(rig: Rig) -> None:
-    job = rig.start("holding-run", "sh -c 'trap \"\" TERM; sleep 600' & exit 4", limits=Limits(grace_s=3))
+    command = "sh -c 'trap \"\" TERM; echo $$; while true; do sleep 0.1; done' & sleep 0.3; exit 4"
+    job = rig.start("holding-run", command, limits=Limits(grace_s=9))
     path = rig.step(job) / "exit.json"
-    until(path.exists, at_most_s=10)
+    until(path.exists, at_most_s=8)
     assert '"code":4' in path.read_text()
+    child = int(rig.log(job))
+    assert lives(child)
+    os.kill(child, signal.SIGKILL)
 
 
 def test_max_duration_ends_a_command_and_says_so(rig: Rig) -> None:

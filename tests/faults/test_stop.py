@@ -19,20 +19,23 @@ from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import Limits
 from aicrun.wire.status import Status, status_of
 
-WILD = """
+WILD = '''
 import os, signal, sys, time
+DEAF = """import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("tree", os.getpid(), flush=True)
+time.sleep(600)"""
+KEPT = {}
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for number in range(3):
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            os.environ.clear()
-            print("tree", os.getpid(), flush=True)
-            time.sleep(600)
+            os.execve(sys.executable, [sys.executable, "-I", "-c", DEAF], KEPT)
         os._exit(0)
 print("tree", os.getpid(), flush=True)
 time.sleep(600)
-"""
+'''
 POLITE = """
 import signal, sys, time
 def leave(*_): print("saved", flush=True); sys.exit(int(sys.argv[1]))
@@ -166,7 +169,7 @@ def test_an_unknown_id_is_not_found(rig: Rig) -> None:
 def test_without_a_keeper_the_agent_ends_the_tree_and_claims_no_code(
     rig: Rig, bystander: subprocess.Popen[bytes]
 ) -> None:
-    job = rig.start("orphan-run", script(rig, WILD.replace("            os.environ.clear()\n", "")))
+    job = rig.start("orphan-run", script(rig, WILD.replace("KEPT = {}", "KEPT = os.environ")))
     pids = tree(rig, job, 4)
     os.kill(rig.keeper(job), signal.SIGKILL)
     until(lambda: not rig.report(job).supervised)
