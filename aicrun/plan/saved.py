@@ -16,6 +16,8 @@ from aicrun.plan.model import Fleet, Plan, RunPlan, Verdict, Wanted
 
 SCHEMA_VERSION = 1
 KIND = "plan"
+# Of several refusals the first of these is the exit code of the whole call (design section 5).
+EXITS = (4, 7, 6, 8, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class Moved:
 def to_document(plan: Plan) -> dict[str, Any]:
     """The whole plan as plain JSON values, by `schemas/plan.schema.json`."""
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "kind": KIND}
-    document["exit"] = max((item.refusal.exit for item in plan.runs if item.refusal is not None), default=0)
+    exits = [item.refusal.exit for item in plan.runs if item.refusal is not None]
+    document["exit"] = next((code for code in EXITS if code in exits), 0)
     document.update(encoded(plan))
     for shown, item in zip(document["runs"], plan.runs, strict=True):
         _tell(shown, item)

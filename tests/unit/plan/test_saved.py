@@ -190,3 +190,16 @@ def test_a_machine_that_fell_silent_and_may_hold_the_run_makes_the_plan_stale() 
     made = plan((DIGITS,), fleet(answered("lab"), answered("home")), Options())
     moves = _moves(DIGITS, fleet(answered("lab"), silent("home")), made)
     assert moves == {"silent machines that may hold digits": ("none", "home")}
+
+
+def test_the_exit_code_of_several_refusals_is_the_one_of_the_table() -> None:
+    from unit.plan.worlds import gpu_spec
+
+    from aicrun.errors import PRECEDENCE, Exit
+    from aicrun.plan.saved import EXITS
+
+    assert list(EXITS) == [code for code in PRECEDENCE if code in [Exit(one) for one in EXITS]]
+    failed, rejected = wish(spec("failed-run")), wish(gpu_spec(90, "large-run"))
+    made = plan((rejected, failed), fleet(answered("lab", jobs=(job(failed, "failed"),))), Options())
+    assert [item.refusal.exit for item in made.runs if item.refusal is not None] == [5, 8]
+    assert to_document(made)["exit"] == 8
