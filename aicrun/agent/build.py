@@ -23,6 +23,14 @@ from aicrun.wire.tools import UV, UV_VERSION, uv_platform
 
 MARK = "complete"
 
+# Where Debian, Fedora, SUSE and Alpine keep the authorities this host trusts.
+CA_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
 
 class SetupFailed(Exception):
     """Why the setup step ends with exit code 1, in a sentence."""
@@ -137,6 +145,9 @@ def _build(setup: Setup, uv: str, shop: Workshop, scratch: str) -> None:
     folder = os.path.dirname(setup.path)
     env = dict(shop.env, UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1")
     env.pop("VIRTUAL_ENV", None)
+    if any(os.path.exists(path) for path in CA_BUNDLES):
+        # uv brings authorities of its own; an index behind a company's answers only to those of the host.
+        env.setdefault("UV_SYSTEM_CERTS", "1")
     shop.say("making the environment %s with python %s" % (setup.path, setup.python_version))
     # From a folder without a project, so that uv reads no pyproject.toml of anybody's tree.
     venv = (uv, "venv", "--no-project", "--python", setup.python, setup.path)
