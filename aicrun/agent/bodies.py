@@ -14,6 +14,11 @@ def text(body: Dict[str, Any], name: str, default: Optional[str] = None) -> str:
     return value
 
 
+def by(body: Dict[str, Any]) -> str:
+    """Who asks, for the audit trail: at most 200 characters, "" when it was not said. Raises `Refused`."""
+    return text(body, "by", "")[:200]
+
+
 def number(body: Dict[str, Any], name: str, default: int, most: int) -> int:
     """The whole number in `name`, from 0 to `most`; what is over is cut to `most`. Raises `Refused`."""
     value = body.get(name)

@@ -27,7 +27,7 @@ KEEPER_LEAVES_S = 15.0
 
 def supervise(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{job_id, supervision, limits, by} -> {report}: changed in place, read by a live keeper at once."""
-    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    job_id, by = bodies.job_id(body), bodies.by(body)
     run = decide.run_of(home, job_id)
     supervision = body.get("supervision")
     if not isinstance(supervision, dict):
@@ -49,7 +49,7 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
     Raises `Refused`: not_finished, nothing_to_upload (no target, verified already, or its private files were swept).
     """
-    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    job_id, by = bodies.job_id(body), bodies.by(body)
     run = decide.run_of(home, job_id)
     job_dir = home.job_dir(job_id)
     _await_keeper(home, run, job_id)
@@ -64,9 +64,7 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         _remove(os.path.join(job_dir, names.STOP))
         _remove(os.path.join(job_dir, names.KEEPER_ERR))
         note(job_dir, "upload_asked", by=by)
-        began = time.time()
-        launch.detach("again", job_dir)
-        launch.wait_ready(job_dir, "again", began)
+        launch.wait_ready(job_dir, launch.detach("again", job_dir))
     return jobs.told(jobs.one(home, run, job_id))
 
 
@@ -93,7 +91,7 @@ def forget(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
     Raises `Refused` (not_finished) for a job whose status is not `unknown`.
     """
-    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    job_id, by = bodies.job_id(body), bodies.by(body)
     run = decide.run_of(home, job_id)
     report = jobs.one(home, run, job_id)
     if status_of(report).status is not Status.UNKNOWN:

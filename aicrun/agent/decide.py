@@ -117,7 +117,7 @@ def tombstone(home: Home, job_id: str) -> Optional[Decision]:
 
 def confirm(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{job_id, by} -> {decision, reason}: `go` if nothing stands; an id that was withdrawn or buried stays `no`."""
-    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    job_id, by = bodies.job_id(body), bodies.by(body)
     with home.host_lock():
         buried = tombstone(home, job_id)
         if buried is not None:
@@ -130,7 +130,7 @@ def confirm(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
 def withdraw(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{job_id, reason, by} -> {decision, reason}: `no` if nothing stands; an unknown id leaves a tombstone."""
-    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    job_id, by = bodies.job_id(body), bodies.by(body)
     wanted = no(bodies.text(body, "reason", "by client"), by)
     with home.host_lock():
         run = home.run_of(job_id)
@@ -147,7 +147,7 @@ def unqueue(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
     No job waits in a line yet, so a `go` is always on its way; the line brings the second mark (`names.LEFT`).
     """
-    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    job_id, by = bodies.job_id(body), bodies.by(body)
     with home.host_lock():
         run = run_of(home, job_id)
         decision = settle(home, run, job_id) or decide(home, run, job_id, no("left the line", by))

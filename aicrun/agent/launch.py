@@ -3,6 +3,7 @@
 It must not decide whether to start it. Launch modes A and B (transient units) will stand here beside C and D.
 """
 
+import errno
 import fcntl
 import os
 import signal
@@ -12,8 +13,7 @@ from typing import Dict, Mapping, Optional, Tuple
 
 from aicrun.agent import children
 from aicrun.agent.family import KEEPER_MARK
-from aicrun.agent.hooks import ENABLED
-from aicrun.agent.process import boot_identity, send_signal
+from aicrun.agent.process import boot_identity, send_signal, start_ticks
 from aicrun.agent.programs import boot_argv
 from aicrun.agent.pump import close_all_but
 from aicrun.agent.records import Launch, Unreadable, read_record
@@ -24,56 +24,59 @@ READY_S = 25.0
 _ERR_CAP_BYTES = 64 * 1024
 
 
-def detach(role: str, job_dir: str) -> None:
-    """Start `boot.py ROLE JOBDIR` detached; returns at once. Raises `OSError` when no process can be had."""
+def detach(role: str, job_dir: str) -> int:
+    """Start `boot.py ROLE JOBDIR` detached and return its pid at once; raises `OSError` when no process can be had."""
     argv = boot_argv(role, job_dir)
     env = own_environment(os.environ)
-    pid = os.fork()
-    if pid:
+    told, tell = os.pipe()
+    between = os.fork()
+    if not between:
         try:
-            os.waitpid(pid, 0)
-        except ChildProcessError:
-            # Whoever started us ignores SIGCHLD: the kernel has reaped the go-between already.
-            pass
-        return
+            os.setsid()
+            pid = os.fork()
+            if not pid:
+                _become(argv, env, job_dir)
+            os.write(tell, b"%d" % pid)
+        finally:
+            os._exit(0)
+    os.close(tell)
     try:
-        os.setsid()
-        if os.fork() == 0:
-            _become(argv, env, job_dir)
-    finally:
-        os._exit(0)
+        os.waitpid(between, 0)
+    except ChildProcessError:
+        # Whoever started us ignores SIGCHLD: the kernel has reaped the go-between already.
+        pass
+    with open(told, "rb") as stream:
+        said = stream.read(32)
+    if not said:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return int(said)
 
 
 def own_environment(login: Mapping[str, str]) -> Dict[str, str]:
     """The environment of a keeper: the login's, without what an outer run left in it, and with the keeper's mark."""
-    tests = ("AICRUN_TEST_",) if ENABLED else ()
-    env = {name: value for name, value in login.items() if not name.startswith("AICRUN_") or name.startswith(tests)}
+    kept = "AICRUN_TEST_"
+    env = {name: value for name, value in login.items() if not name.startswith("AICRUN_") or name.startswith(kept)}
     name, _, value = KEEPER_MARK.partition("=")
     env[name] = value
     return env
 
 
-def wait_ready(job_dir: str, role: str, not_before: float) -> Launch:
-    """Wait until a keeper holds the job and said so after `not_before`; raises `Refused` (start_failed)."""
+def wait_ready(job_dir: str, pid: int) -> Launch:
+    """Wait until the keeper `pid` holds the job and said so; raises `Refused` (start_failed) when it left instead."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         try:
             launch = read_record(os.path.join(job_dir, names.LAUNCH), Launch)
         except Unreadable:
             launch = None
-        if launch is not None and launch.role == role and launch.at >= not_before:
+        if launch is not None and launch.pid == pid:
             return launch
-        if keeper_gave_up(job_dir):
+        if start_ticks(pid) is None:
             break
         time.sleep(0.005)
     said = keeper_words(job_dir)
     message = "the job's keeper did not start%s" % (": " + said if said else " within %d s" % READY_S)
     raise Refused("start_failed", message, {"python": sys.executable, "file": os.path.join(job_dir, names.KEEPER_ERR)})
-
-
-def keeper_gave_up(job_dir: str) -> bool:
-    """True when a keeper wrote its last words."""
-    return os.path.exists(os.path.join(job_dir, names.KEEPER_ERR)) and bool(keeper_words(job_dir))
 
 
 def keeper_words(job_dir: str) -> str:

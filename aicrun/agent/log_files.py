@@ -8,7 +8,7 @@ written once, which makes a killed writer repeatable. It must not wait for anyth
 import dataclasses
 import json
 import os
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from aicrun.wire import names
 
@@ -42,19 +42,18 @@ class LogWriter:
     """Writes at offsets, never appends; every method may be repeated after a kill."""
 
     def __init__(self, folder: str, caps: Caps) -> None:
-        """Open (or make) the files in the step's folder; raises `OSError`."""
+        """The files in the step's folder are opened (or made) when they are needed, and tried again when refused."""
         self._folder = folder
         self.caps = caps
-        self._head = _open(os.path.join(folder, names.LOG))
-        self._state = _open(os.path.join(folder, names.LOG_STATE))
-        self._ring = -1
+        self._open: Dict[str, int] = {}
+        self._file(names.LOG)
 
     def write(self, data: bytes, offset: int, dropped: int) -> int:
         """Record `data` at `offset`; how many of its bytes the disk took (fewer than all: a write error)."""
         room = max(0, self.caps.head_bytes - offset)
-        taken = _pwrite(self._head, data[:room], offset) if room else 0
+        taken = _pwrite(self._file(names.LOG), data[:room], offset) if room else 0
         if taken < min(room, len(data)):
-            _shorten(self._head, offset + taken)
+            _shorten(self._file(names.LOG), offset + taken)
             return taken
         if taken == len(data):
             return taken
@@ -71,35 +70,39 @@ class LogWriter:
         words = [caps.head_bytes, caps.ring_bytes, total, busy_until, dropped, int(done)]
         raw = json.dumps(words + [sum(words)]).encode("ascii").ljust(_STATE_BYTES - 1) + b"\n"
         try:
-            return os.pwrite(self._state, raw, 0) == _STATE_BYTES
+            return os.pwrite(self._file(names.LOG_STATE), raw, 0) == _STATE_BYTES
         except OSError:
             return False
 
     def sync(self) -> None:
         """Make what was written durable, as far as the disk allows."""
-        for handle in (self._head, self._ring, self._state):
+        for handle in self._open.values():
             try:
-                if handle >= 0:
-                    os.fsync(handle)
+                os.fsync(handle)
             except OSError:
                 # The bytes are in the kernel; a full or failing disk is told by the reader's counts, not here.
                 continue
 
     def _write_ring(self, data: bytes, offset: int) -> int:
-        if self._ring < 0:
-            try:
-                self._ring = _open(os.path.join(self._folder, names.LOG_TAIL))
-            except OSError:
-                return 0
         size, taken = self.caps.ring_bytes, 0
         while taken < len(data):
             place = (offset + taken - self.caps.head_bytes) % size
             part = data[taken : taken + size - place]
-            got = _pwrite(self._ring, part, place)
+            got = _pwrite(self._file(names.LOG_TAIL), part, place)
             taken += got
             if got < len(part):
                 break
         return taken
+
+    def _file(self, name: str) -> int:
+        if name not in self._open:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                self._open[name] = os.open(os.path.join(self._folder, name), flags, 0o600)
+            except OSError:
+                # No room for a new file: a write to -1 fails like any other, and the next one tries again.
+                return -1
+        return self._open[name]
 
 
 def read_state(folder: str) -> Optional[LogState]:
@@ -175,10 +178,6 @@ def _said(folder: str) -> Optional[LogState]:
         except (ValueError, TypeError):
             continue
     return None
-
-
-def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _pwrite(handle: int, data: bytes, offset: int) -> int:

@@ -67,7 +67,7 @@ def _slice(home: Home, job_id: str, wanted: _Wanted) -> Answer:
     attempt, step = _where(home, job_id, wanted)
     folder = home.step_dir(job_id, attempt, step or "setup")
     # Asked before the bytes are read: what is ended then has no byte that comes later.
-    ended = bool(step) and _has_ended(home, job_id, attempt, step)
+    ended = _has_ended(home, job_id, attempt, step) if step else not keeper_lives(home.job_dir(job_id))
     state = log_files.read_state(folder)
     total = state.total if state is not None else 0
     if wanted.offset is None:

@@ -100,6 +100,7 @@ class Reserved:
         self.path = path
         self._size_bytes = size_bytes
         self._temporary = "%s.room" % path
+        self._placed = False
         try:
             os.unlink(self._temporary)
         except FileNotFoundError:
@@ -118,24 +119,33 @@ class Reserved:
         With `once` a record that stands there already is left as it is.
         """
         raw = dump(record)
-        _write_all(self._handle, raw)
-        os.ftruncate(self._handle, len(raw))
-        os.fsync(self._handle)
-        if once:
-            _linked(self._temporary, self.path)
-            os.unlink(self._temporary)
-        else:
-            os.replace(self._temporary, self.path)
+        if not self._placed:
+            _write_all(self._handle, raw)
+            os.ftruncate(self._handle, len(raw))
+            os.fsync(self._handle)
+            self._place(once)
+            self._placed = True
         sync_folder(os.path.dirname(self.path))
         os.close(self._handle)
         self._handle = -1
+
+    def _place(self, once: bool) -> None:
+        if not once:
+            os.replace(self._temporary, self.path)
+            return
+        try:
+            os.link(self._temporary, self.path)
+        except FileExistsError:
+            pass
+        os.unlink(self._temporary)
 
     def give_up(self) -> None:
         """Free the room."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
-            os.unlink(self._temporary)
+            if not self._placed:
+                os.unlink(self._temporary)
 
 
 def sync_folder(path: str) -> None:

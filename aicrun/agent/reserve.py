@@ -206,9 +206,9 @@ def _record(home: Home, request: JobRequest) -> RunRecord:
 def _launch(home: Home, request: JobRequest, confirm: bool) -> Optional[Decision]:
     job_dir = home.job_dir(request.job_id)
     try:
-        launch.detach("keeper", job_dir)
+        pid = launch.detach("keeper", job_dir)
         hooks.reached("reserve.launched")
-        launch.wait_ready(job_dir, "keeper", 0.0)
+        launch.wait_ready(job_dir, pid)
         hooks.reached("reserve.ready")
     except (Refused, OSError) as error:
         # A keeper that comes up after all finds this and leaves.

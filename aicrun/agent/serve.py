@@ -56,9 +56,14 @@ def main() -> int:
     """Serve stdin and stdout to the end of input; always 0, for every fault of a call is an answer."""
     source = sys.stdin.buffer
     # Nothing but replies may reach the client: whatever prints goes to stderr from here on.
-    with os.fdopen(os.dup(1), "wb") as replies:
-        os.dup2(2, 1)
-        home = _converse(source, replies)
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    home = _converse(source, replies)
+    try:
+        replies.close()
+    except BrokenPipeError:
+        # The client left before it had read all.
+        pass
     if home is not None:
         _sweep(home)
     return 0

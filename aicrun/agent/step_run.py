@@ -27,6 +27,7 @@ LEFTOVER_GRACE_S = 10.0
 STUCK_AFTER_S = 60.0
 DRAIN_S = 5.0
 PUMP_STALL_S = 5.0
+PUMP_PAUSE_S = 0.02
 TICK_S = 1.0
 BUSY_TICK_S = 0.05
 
@@ -83,6 +84,12 @@ def insist(deed: Callable[[], T]) -> T:
             pause_s = min(30.0, pause_s * 2)
 
 
+def _words(record: StepExit) -> str:
+    if record.spawn_error:
+        return "could not be started"
+    return "code %d" % record.code if record.code is not None else "signal %d" % (record.signal or 0)
+
+
 class _Step:
     def __init__(self, order: Order, program: Program, wishes: Wishes) -> None:
         self._order = order
@@ -90,6 +97,8 @@ class _Step:
         self._wishes = wishes
         self._journal = pump.Journal()
         self._pump = 0
+        self._pump_done = False
+        self._pump_started = 0.0
         self._pump_beats = (-1, 0.0)
         self._started = time.monotonic()
         self._term_at: Optional[float] = None
@@ -122,7 +131,7 @@ class _Step:
         self._at("W8")
         self._drain()
         self._at("W9")
-        history.note(order.job_dir, "step_ended", detail=order.step)
+        history.note(order.job_dir, "step_ended", detail="%s %s" % (order.step, _words(record)))
         return record
 
     def _prepare(self) -> Reserved:
@@ -186,11 +195,14 @@ class _Step:
     def _next_look_s(self) -> float:
         now, looks = time.monotonic(), [TICK_S]
         if self._kill_at is not None:
-            looks.append(self._kill_at - now if self._kill_at > now else BUSY_TICK_S)
+            looks.append(self._kill_at - now if self._kill_at > now else self._busy_tick_s())
         deadline = self._deadline()
         if deadline is not None and self._term_at is None:
             looks.append(deadline - now)
         return max(0.0, min(looks))
+
+    def _busy_tick_s(self) -> float:
+        return TICK_S if self._stuck else BUSY_TICK_S
 
     def _deadline(self) -> Optional[float]:
         limit_s = self._order.limit_s
@@ -263,7 +275,7 @@ class _Step:
             if members and time.monotonic() >= self._kill_at:
                 family.signal_all(members, signal.SIGKILL)
                 self._tell_stuck(members)
-            children.wait(BUSY_TICK_S if not self._stuck else TICK_S)
+            children.wait(self._busy_tick_s())
         history.note(self._order.job_dir, "leftovers_killed", detail=self._order.step)
 
     def _tend(self) -> None:
@@ -272,8 +284,13 @@ class _Step:
         if ended is not None:
             children.reap(self._pump)
             self._pump = 0
-            if ended.code != 0:
+            self._pump_done = ended.code == 0
+        if not self._pump and not self._pump_done and time.monotonic() > self._pump_started + PUMP_PAUSE_S:
+            try:
                 self._start_pump()
+            except OSError:
+                # No process can be had now: the pipe holds what comes, and the next look tries again.
+                self._pump_started = time.monotonic()
         children.reap_orphans(frozenset((self._child.pid, self._pump)))
         self._watch_pump()
 
@@ -288,14 +305,15 @@ class _Step:
 
     def _start_pump(self) -> None:
         self._pump = spawn.fork_pump(self._pipe, self._order.folder, self._order.caps, self._journal)
-        self._pump_beats = (-1, time.monotonic())
+        self._pump_started = time.monotonic()
+        self._pump_beats = (-1, self._pump_started)
 
     def _drain(self) -> None:
         """Let the pump reach the end of the pipe; what still holds the pipe open after `DRAIN_S` is not waited for."""
         until = time.monotonic() + DRAIN_S
-        while self._pump and time.monotonic() < until:
+        while not self._pump_done and time.monotonic() < until:
             self._tend()
-            if self._pump:
+            if not self._pump_done:
                 children.wait(BUSY_TICK_S)
         if self._pump:
             self._dismiss_pump()

@@ -25,7 +25,7 @@ def stop(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     Without `grace_s` the job's own limit counts. A second stop may only shorten the grace. Raises `Refused`
     (not_found).
     """
-    job_id, by = bodies.job_id(body), bodies.text(body, "by", "")
+    job_id, by = bodies.job_id(body), bodies.by(body)
     wanted = body.get("grace_s")
     grace_s = None if wanted is None else bodies.number(body, "grace_s", 0, GRACE_MOST_S)
     run = decide.run_of(home, job_id)

@@ -53,6 +53,7 @@ def test_a_pump_killed_twenty_times_loses_no_line(rig: Rig) -> None:
     job = rig.start("noisy-run", noisy(rig))
     main = rig.running(job)
     log = rig.step(job) / names.LOG
+    until(log.exists)
     for _ in range(20):
         pump = rig.pump(job, main)
         before = log.stat().st_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -146,6 +147,21 @@ def test_a_full_disk_drops_output_and_nothing_else(rig: Rig, small_disk: Path) -
     assert log.read_bytes()[:20] == b"000000000\n000000001\n"
     assert not filler.exists()
     assert (rig.record("full-run", job) / names.END).exists()
+
+
+def test_a_log_that_cannot_even_be_made_never_blocks_the_run(rig: Rig) -> None:
+    job = rig.start("no-log-run", "while [ ! -e go ]; do sleep 0.05; done; " + lines(rig, 300_000) + "; exit 13")
+    main = rig.running(job)
+    folder = rig.step(job)
+    until((folder / names.LOG).exists)
+    pump = rig.pump(job, main)
+    # In place of its files stand folders: every open and every write fails, and the pipe must still be emptied.
+    for name in (names.LOG, names.LOG_STATE):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).mkdir()
+    os.kill(pump, signal.SIGKILL)
+    (rig.home / "work/no-log-run/go").touch()
+    assert status_of(rig.ended(job)).code == 13
 
 
 def test_output_goes_on_behind_a_marker_when_there_is_room_again(rig: Rig, small_disk: Path) -> None:
