@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 _MOST_READ_BYTES = 256 * 1024
 _MOST_SCRIPTS = 500
+_REQUIREMENTS = ("requirements.txt", "requirements-train.txt")
 _SKIPPED = frozenset(("node_modules", "venv", "env", "build", "dist", "site-packages", "__pycache__", "tests", "test"))
 # Names of training scripts as people give them, the surest first.
 _NAMES = ("train", "sft", "finetune", "fine_tune", "pretrain", "trainer", "run_train", "main", "run")
@@ -55,13 +56,13 @@ def look_at(folder: str) -> FolderFacts:
     names = os.listdir(top)
     scripts = sorted(_scripts(top), key=lambda found: found[0])
     script, source = min(scripts, key=_rank, default=("", ""))
-    requirements = next((name for name in ("requirements.txt", "requirements-train.txt") if name in names), "")
+    requirements = next((name for name in _REQUIREMENTS if os.path.isfile(os.path.join(top, name))), "")
     packages = _read(os.path.join(top, requirements)) if requirements else ""
     pyproject = _read(os.path.join(top, "pyproject.toml"))
     flag = _OUTPUT.search(source)
     return FolderFacts(
         folder=top,
-        name=_name(script, top),
+        name=run_name(script, top),
         script=script,
         output_flag=flag[1] if flag else "",
         requirements=requirements,
@@ -142,12 +143,12 @@ def _stem(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".py").lower()
 
 
-def _name(script: str, top: str) -> str:
-    """A run's name: of the folder, or of the script where that says more."""
+def run_name(script: str, top: str) -> str:
+    """A valid name for a run: of the folder `top`, or of the script where that says more."""
     stem = _stem(script)
     chosen = f"{stem}-run" if stem and stem not in ("main", "run", "train", "trainer") else os.path.basename(top)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", chosen).strip("-_")[:63].strip("-_")
-    return name if len(name) >= 3 else f"{name}-run".strip("-")
+    return name if len(name) >= 3 else f"{name or 'my'}-run"
 
 
 def _in_git(folder: str) -> bool:

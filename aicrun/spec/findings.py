@@ -92,7 +92,7 @@ def _diagnostic(finding: Finding, mask: Mask) -> Diagnostic:
         finding.code,
         mask.words(finding.message),
         span,
-        dotted(finding.path),
+        mask.words(dotted(finding.path)),
         tuple(sorted(excerpts, key=lambda one: (one.line, one.column))),
         tuple(mask.words(note) for note in finding.notes),
         tuple(mask.words(help_) for help_ in finding.helps),

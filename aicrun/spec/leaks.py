@@ -5,13 +5,16 @@ Known shapes are refused everywhere; names that sound secret and random values c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
-from aicrun.spec.findings import Finding, part_of, range_of
-from aicrun.spec.nodes import Node, Path, dotted
+from aicrun.spec.findings import Finding, Range, part_of, range_of
+from aicrun.spec.nodes import Node, Path, Text, dotted
 from aicrun.spec.secrets import Mask, flags_in, is_random, is_secret_by_name, shapes_in
 
 MARK = "x-not-secret"
+# All are hidden; a person who reads of twenty in one value need not read of more.
+_MOST_OF_ONE = 20
 _NOT_COPIED = "{file} is read by others; aicrun copies the value nowhere"
 _LOST = "if the file was pushed anywhere, make a new token"
 
@@ -32,6 +35,21 @@ def leak_findings(root: Node, mask: Mask) -> Iterator[Finding]:
             yield from _value(path, node, mask, harmless)
         if _is_command(path):
             yield from _flags(path, node, mask)
+    if suspicious:
+        yield from _outside_values(root.origin, mask)
+
+
+def _outside_values(text: Text, mask: Mask) -> Iterator[Finding]:
+    """Tokens in comments and keys, which are pushed with the file like all else."""
+    found = [(value, prefix) for value, prefix in shapes_in(text.raw) if value.splitlines()[0] not in mask.values]
+    for value, prefix in found:
+        mask.hide(value, prefix)
+    for value in itertools.islice(dict.fromkeys(value for value, _ in found), _MOST_OF_ONE):
+        first_line = value.splitlines()[0]
+        where = Range(text, text.place(text.raw.index(value)), len(first_line))
+        message = "a comment or a key holds what looks like a secret"
+        notes = (_NOT_COPIED.format(file=text.file.rpartition("/")[2]),)
+        yield Finding("AIC-E140", message, where, notes=notes, helps=(f"remove it; {_LOST}",))
 
 
 def _marked(root: Node) -> frozenset[str]:
@@ -50,6 +68,7 @@ def _is_command(path: Path) -> bool:
 def _shapes(path: Path, node: Node, shapes: list[tuple[str, str]], mask: Mask) -> Iterator[Finding]:
     for value, prefix in shapes:
         mask.hide(value, prefix)
+    for value in itertools.islice(dict.fromkeys(value for value, _ in shapes), _MOST_OF_ONE):
         if value.startswith("-----BEGIN"):
             for line in (node.text or "").splitlines():
                 mask.hide(line)

@@ -103,23 +103,30 @@ class Mask:
 
     def words(self, text: str) -> str:
         """`text` without any secret."""
-        for start, end, prefix in reversed(self._spots(text)):
-            text = f"{text[:start]}{prefix}… ({end - start} characters, not shown){text[end:]}"
-        return text
+        return self._hidden(text, self._spots(text))
 
     def line(self, text: str, column: int, length: int) -> Shown:
         """A line without any secret, with the caret of `length` at `column` (0-based) moved along."""
-        for start, end, prefix in reversed(self._spots(text, assigned=True)):
+        spots = self._spots(text, assigned=True)
+        moved, shown_length = column, length
+        for start, end, prefix in spots:
             sign = f"{prefix}…"
-            shown = f"{sign} ({end - start} characters, not shown)"
-            text = text[:start] + shown + text[end:]
+            grown = len(_shown(end - start, prefix)) - (end - start)
             if column >= end:
-                column += len(shown) - (end - start)
+                moved += grown
             elif start <= column:
-                column, length = start, min(length, len(sign)) or length
+                moved, shown_length = moved - (column - start), min(length, len(sign)) or length
             elif column + length > start:
-                length = start - column + len(sign)
-        return Shown(text, column, length)
+                shown_length = start - column + len(sign)
+                break
+        return Shown(self._hidden(text, spots), moved, shown_length)
+
+    def _hidden(self, text: str, spots: list[tuple[int, int, str]]) -> str:
+        pieces, at = [], 0
+        for start, end, prefix in spots:
+            pieces += [text[at:start], _shown(end - start, prefix)]
+            at = end
+        return "".join([*pieces, text[at:]])
 
     def _spots(self, text: str, *, assigned: bool = False) -> list[tuple[int, int, str]]:
         """(start, end, prefix) of what must not be shown, sorted, none overlapping another."""
@@ -139,6 +146,10 @@ class Mask:
             if not kept or spot[0] >= kept[-1][1]:
                 kept.append(spot)
         return kept
+
+
+def _shown(length: int, prefix: str) -> str:
+    return f"{prefix}… ({length} characters, not shown)"
 
 
 def _each(text: str, value: str) -> list[int]:

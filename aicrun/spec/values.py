@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from aicrun.spec.secrets import Mask
+
 _PLAIN = re.compile(r"[A-Za-z0-9_./~$<=-][A-Za-z0-9_./~$<>=+@%-]*( [A-Za-z0-9_./~$=+-]+)*")
 _LOOKS_TYPED = re.compile(r"null|true|false|[-+.]?[0-9].*")
 LONGEST = 60
 
 
 def short(text: str, most: int = LONGEST) -> str:
-    """`text` on one line and at most `most` characters long."""
-    line = " ".join(text.split())
+    """`text` on one line and at most `most` characters long, tokens of a known shape hidden.
+
+    What is cut in the middle no longer looks like a token, so hiding comes first.
+    """
+    line = " ".join(Mask().words(text).split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

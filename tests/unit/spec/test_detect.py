@@ -1,0 +1,136 @@
+"""`init`: what it sees in a folder, and that what it writes is always valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aicrun.spec.detect import FolderFacts, draft_run_yaml, look_at
+from aicrun.spec.load import load_run_text
+
+TRAIN = "import argparse\nimport torch\nparser.add_argument('--output_dir')\nif __name__ == '__main__':\n    main()\n"
+PLAIN = "import argparse\nif __name__ == '__main__':\n    pass\n"
+
+
+def folder(tmp_path: Path, files: dict[str, str], name: str = "sft") -> Path:
+    top = tmp_path / name
+    for path, text in files.items():
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_text(text)
+    top.mkdir(exist_ok=True)
+    return top
+
+
+def drafted(top: Path) -> str:
+    """The draft for the folder, loaded as a person's next command would; its only remark is the missing upload."""
+    text = draft_run_yaml(look_at(str(top)))
+    loaded = load_run_text(text.encode(), "run.yaml", str(top))
+    assert [row.code for row in loaded.warnings] == ["AIC-W210"]
+    return text
+
+
+def test_the_screen(tmp_path: Path) -> None:
+    top = folder(tmp_path, {"train/sft.py": TRAIN.replace("--output_dir", "--out"), "requirements.txt": "torch\n"})
+    (top / ".git").mkdir()
+    assert (
+        drafted(top)
+        == """\
+version: 1
+name: sft-run
+
+machine:
+  gpu: 20GiB            # free memory the run needs; aicrun finds the card
+
+source:
+  path: .               # what git knows below this folder
+
+setup:
+  requirements: requirements.txt
+
+command: python train/sft.py --out "$AICRUN_CHECKPOINT_DIR"
+
+limits: {max_duration: 12h}
+
+# checkpoints:          # uploads as the run's own last step, and verifies it
+#   upload: {to: s3://bucket/sft-run/}
+# secrets: [HF_TOKEN]   # names only; values come from your environment
+# resume: {from: latest}  # the command finds its start in $AICRUN_RESUME_FROM
+#
+# every field: aicrun explain run
+"""
+    )
+
+
+def test_the_flag_of_the_script_is_used(tmp_path: Path) -> None:
+    assert 'python train.py --output_dir "$AICRUN_CHECKPOINT_DIR"' in drafted(folder(tmp_path, {"train.py": TRAIN}))
+
+
+def test_no_card_without_a_sign_of_one(tmp_path: Path) -> None:
+    text = drafted(folder(tmp_path, {"train.py": PLAIN, "requirements.txt": "numpy\nscikit-learn\ntorchlike\n"}))
+    assert "gpu:" not in text
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"requirements.txt": "torch>=2\n"},
+        {"requirements.txt": "numpy\n  transformers[torch]==4\n"},
+        {"pyproject.toml": '[project]\ndependencies = ["numpy", "torch>=2"]\n'},
+        {"pyproject.toml": '[project]\ndependencies = [\n  "peft",\n]\n'},
+        {"train.py": TRAIN},
+    ],
+)
+def test_a_sign_of_a_card(tmp_path: Path, files: dict[str, str]) -> None:
+    assert look_at(str(folder(tmp_path, files))).wants_card
+
+
+def test_the_script_named_for_training_goes_first(tmp_path: Path) -> None:
+    files = {
+        "app.py": PLAIN,
+        "tools/export.py": PLAIN,
+        "main.py": PLAIN,
+        "venv/train.py": TRAIN,
+        "tests/train.py": TRAIN,
+    }
+    for script in ("main.py", "src/train_lora.py", "src/finetune.py", "deep/train.py"):
+        files[script] = PLAIN
+        assert look_at(str(folder(tmp_path, files, script[:5]))).script == script
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    text = draft_run_yaml(look_at(str(folder(tmp_path, {}, "x"))))
+    spec = load_run_text(text.encode(), "run.yaml", str(tmp_path)).specs[0]
+    assert (spec.name, spec.source) == ("x-run", None)
+
+
+def test_files_that_cannot_be_read_count_as_empty(tmp_path: Path) -> None:
+    top = folder(tmp_path, {"a.py": "\n" * 300_000})
+    (top / "train.py").symlink_to(top / "nowhere.py")
+    (top / "requirements.txt").mkdir()
+    (top / "b.py").write_bytes(b"\xff\xfe if __name__")
+    facts = look_at(str(top))
+    assert (facts.requirements, facts.wants_card) == ("", False)
+
+
+def test_pyproject_and_lock_are_seen(tmp_path: Path) -> None:
+    facts = look_at(str(folder(tmp_path, {"pyproject.toml": "", "uv.lock": "", "train.py": PLAIN})))
+    assert (facts.has_pyproject, facts.has_lock) == (True, True)
+    drafted(tmp_path / "sft")
+
+
+NAMES = st.text(min_size=1, max_size=80).filter(lambda name: "/" not in name and "\0" not in name)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(NAMES, st.from_regex(r"[\w. -]{1,40}\.py", fullmatch=True), st.booleans(), st.booleans())
+def test_whatever_the_names_are_the_draft_is_valid(name: str, script: str, card: bool, requirements: bool) -> None:
+    from aicrun.spec.detect import run_name  # the one part of look_at that names go through
+
+    facts = FolderFacts(
+        "/x", run_name(script, f"/x/{name}"), script, "", "requirements.txt" if requirements else "", wants_card=card
+    )
+    spec = load_run_text(draft_run_yaml(facts).encode(), "run.yaml", "").specs[0]
+    assert script in spec.command[0]

@@ -1,0 +1,56 @@
+"""`explain`: everything that a schema or the register names is explained, and a slip finds its neighbour."""
+
+from __future__ import annotations
+
+import pytest
+
+from aicrun.codes import CODES
+from aicrun.errors import UsageError
+from aicrun.spec.explain import explain, topics
+
+
+@pytest.mark.parametrize("topic", topics())
+def test_every_topic_is_explained(topic: str) -> None:
+    told = explain(topic)
+    assert told.topic == topic
+    assert len(told.text) > 10 or topic in ("run", "machines")
+    assert told.title
+
+
+def test_a_field_comes_from_the_schema() -> None:
+    told = explain("machine.gpu")
+    assert told.wants == "a size or a mapping"
+    assert "gpu: 2 x 20GiB" in told.examples
+    assert ("vram", "Free memory the run needs on each card when it starts") in told.keys
+    assert told.required == ("vram",)
+
+
+def test_a_choice_names_its_words() -> None:
+    assert explain("shell").wants == "one of bash, sh"
+
+
+@pytest.mark.parametrize("word", ["AIC-E102", "aic-e102", "E102", "e102"])
+def test_a_code_in_any_spelling(word: str) -> None:
+    assert explain(word).topic == "AIC-E102"
+
+
+@pytest.mark.parametrize(("slip", "meant"), [("machine.gpus", "machine.gpu"), ("keep_free", "machines.keep_free")])
+def test_a_slip_finds_its_neighbour(slip: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain(slip)
+    assert caught.value.code == "AIC-E182"
+    assert f"aicrun explain {meant}" in [way.command for way in caught.value.ways]
+
+
+@pytest.mark.parametrize("nonsense", ["", ".", "run.", "..", "machine..gpu", "x" * 5000, "ü"])
+def test_nonsense_is_a_wrong_usage(nonsense: str) -> None:
+    with pytest.raises(UsageError):
+        explain(nonsense)
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES.keys())
+def test_a_code_has_sentences_and_an_example(code: object) -> None:
+    told = CODES[code.number]  # type: ignore[attr-defined]  # a Code
+    assert told.severity == ("warning" if "-W" in told.number else "error")
+    assert told.explanation.endswith((".", "…"))
+    assert told.example

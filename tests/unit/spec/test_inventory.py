@@ -1,0 +1,76 @@
+"""machines.yaml: which one is used, and what it becomes."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from unit.spec.documents import MACHINES
+
+from aicrun.errors import UsageError
+from aicrun.spec.load import find_inventory, load_inventory, load_inventory_text, local_inventory
+from aicrun.spec.model import LocalReach, SlurmReach, SshReach
+
+
+def test_what_a_file_becomes() -> None:
+    inventory, warnings = load_inventory_text(MACHINES.encode(), "machines.yaml")
+    assert warnings == ()
+    assert inventory.digest == hashlib.sha256(MACHINES.encode()).hexdigest()
+    box, here, cluster = inventory.machines
+    assert (box.reach, box.data, box.keep_free, box.env, box.path) == (
+        SshReach("gpu-box"),
+        "/data",
+        (0,),
+        {"A": "1"},
+        ("/opt/bin",),
+    )
+    assert (here.reach, here.max_jobs, here.down, here.sleeps) == (LocalReach(), 4, False, True)
+    assert cluster.reach == SlurmReach(SshReach("login"), "gpu")
+    assert [machine.line for machine in inventory.machines] == [3, 4, 5]
+
+
+def test_slurm_on_the_login_machine_itself() -> None:
+    text = b"version: 1\nmachines: [{name: cluster, slurm: {local: true}}]\n"
+    assert load_inventory_text(text, "machines.yaml")[0].machines[0].reach == SlurmReach(LocalReach())
+
+
+def test_without_a_file_there_is_this_machine() -> None:
+    inventory = local_inventory()
+    assert [(machine.name, machine.reach) for machine in inventory.machines] == [("here", LocalReach())]
+    assert (inventory.file, inventory.digest) == ("", "")
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    """repo/.git, repo/deep/spec, config, and one machines.yaml in each place that a test removes from."""
+    for name in ("repo/.git", "repo/deep/spec", "config"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("repo/deep/spec", "repo", "config", "."):
+        (tmp_path / name / "machines.yaml").write_text(MACHINES)
+    return tmp_path
+
+
+def test_the_order_of_places(folders: Path) -> None:
+    spec, config = str(folders / "repo/deep/spec"), str(folders / "config")
+    env = {"AICRUN_MACHINES": "/from/env.yaml"}
+    assert find_inventory("given.yaml", env, spec, config) == "given.yaml"
+    assert find_inventory("", env, spec, config) == "/from/env.yaml"
+    for place in ("repo/deep/spec", "repo", "config"):
+        expected = folders / place / "machines.yaml"
+        assert find_inventory("", {}, spec, config) == str(expected)
+        expected.unlink()
+    # The one above the repository is somebody else's.
+    assert find_inventory("", {}, spec, config) == ""
+
+
+def test_outside_a_repository_only_the_folder_itself_is_looked_at(folders: Path) -> None:
+    (folders / "repo/.git").rmdir()
+    (folders / "repo/deep/spec/machines.yaml").unlink()
+    assert find_inventory("", {}, str(folders / "repo/deep/spec"), "") == ""
+
+
+def test_a_missing_file_is_a_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_inventory(str(tmp_path / "none.yaml"))
+    assert caught.value.code == "AIC-E180"
