@@ -57,6 +57,7 @@ def apply_command(
         api.settle(session, loaded.specs)
         planned = api.plan(session, loaded.specs, wanted.options, wanted.excepted)
         planned = api.decided(session, planned, Story(screen).tell)
+        screen.err([session.ledger.remark] if session.ledger.remark else [])
         return Applying(screen, session, how).run(planned)
 
 

@@ -10,8 +10,8 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 _SCHEMA = 1
 _TABLE = """
@@ -35,25 +35,24 @@ class Start:
 
 
 class Ledger:
-    """The file `ledger.db`, 0600. `remark` says, once, that it was damaged and begun anew."""
+    """The file `ledger.db`, 0600. `remark` says what was wrong; one that cannot be used is gone without."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.remark = ""
         self._base: sqlite3.Connection | None = None
+        self._unusable = False
 
     def note(self, job_id: str, run: str, machine: str, step: str) -> None:
         """Write down where a start stands; called before the host is asked, so that a killed client left a trace."""
         row = (job_id, run, machine, step, os.getpid(), _ticks(os.getpid()), time.time())
-        with self._writing() as base:
-            base.execute("INSERT OR REPLACE INTO starts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._run("INSERT OR REPLACE INTO starts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def starts(self, run: str) -> tuple[Start, ...]:
         """All starts of `run` by this client, newest first."""
-        with self._writing() as base:
-            rows = base.execute(
-                "SELECT job_id, run, machine, step, pid, ticks FROM starts WHERE run = ? ORDER BY at DESC", (run,)
-            ).fetchall()
+        rows = self._run(
+            "SELECT job_id, run, machine, step, pid, ticks FROM starts WHERE run = ? ORDER BY at DESC", (run,)
+        )
         return tuple(
             Start(job_id, name, machine, step, _ticks(pid) == ticks != 0)
             for job_id, name, machine, step, pid, ticks in rows
@@ -65,8 +64,7 @@ class Ledger:
 
     def drop(self, job_id: str) -> None:
         """Forget one job: it was deleted on its host."""
-        with self._writing() as base:
-            base.execute("DELETE FROM starts WHERE job_id = ?", (job_id,))
+        self._run("DELETE FROM starts WHERE job_id = ?", (job_id,))
 
     def close(self) -> None:
         """Close the file."""
@@ -74,18 +72,28 @@ class Ledger:
             self._base.close()
             self._base = None
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _run(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        if self._unusable:
+            return []
         try:
-            base = self._opened()
-            with base:
-                yield base
+            return self._once(statement, values)
+        except sqlite3.OperationalError as error:
+            # Locked for long, a full disk, a folder that cannot be written: the hosts still know everything.
+            return self._go_without(str(error))
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
-                raise
-            self._begin_anew(error)
-            with self._opened() as base:
-                yield base
+            damage = error
+        except OSError as error:
+            return self._go_without(error.strerror or str(error))
+        try:
+            self._begin_anew(damage)
+            return self._once(statement, values)
+        except (sqlite3.Error, OSError) as error:
+            return self._go_without(str(error))
+
+    def _once(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        base = self._opened()
+        with base:
+            return base.execute(statement, values).fetchall()
 
     def _opened(self) -> sqlite3.Connection:
         if self._base is None:
@@ -95,18 +103,26 @@ class Ledger:
             base = sqlite3.connect(self.path, timeout=10)
             # Kept only when it proved to be a ledger: a damaged file raises here, on its first read.
             version = base.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, _SCHEMA):
+            if version > _SCHEMA:
                 base.close()
-                raise sqlite3.DatabaseError(f"version {version}")
+                raise sqlite3.OperationalError(f"it was written by a newer aicrun (version {version})")
             if version == 0:
                 base.executescript(_TABLE + f"PRAGMA user_version = {_SCHEMA};")
             self._base = base
         return self._base
 
+    def _go_without(self, why: str) -> list[tuple[Any, ...]]:
+        self.close()
+        self._unusable = True
+        self.remark = f"the ledger {self.path} cannot be used ({why}); no answer depends on it"
+        return []
+
     def _begin_anew(self, error: sqlite3.DatabaseError) -> None:
         self.close()
         aside = f"{self.path}.damaged"
-        os.replace(self.path, aside)
+        with contextlib.suppress(FileNotFoundError):
+            # Gone already when another client found the damage at the same moment.
+            os.replace(self.path, aside)
         self.remark = (
             f"the ledger could not be read ({error}) and was begun anew; no answer depends on it. Old: {aside}"
         )

@@ -149,7 +149,8 @@ def test_a_killed_command_is_a_signal_and_a_killed_tree_is_unknown(project: Proj
     assert project.job()["signal"] == signal.SIGKILL
 
     project.write("python3 work.py 60", name="lost", file="lost.yaml")
-    assert project.run("apply", "lost.yaml", "--yes").returncode == 0
+    other = project.run("apply", "lost.yaml", "--yes")
+    assert other.returncode == 0, other.stdout + other.stderr
     until(lambda: len(project.starts()) == 2)
     assert project.kill("keeper")
     project.kill("pump")

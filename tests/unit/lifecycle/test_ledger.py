@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support import REPOSITORY
 
 from aicrun.lifecycle.ledger import Ledger
@@ -46,6 +48,38 @@ def test_a_damaged_ledger_is_begun_anew_with_a_remark(tmp_path: Path) -> None:
     assert "begun anew" in ledger.remark
     ledger.note("a" * 16, "sft-run", "lab", "started")
     assert Ledger(str(path)).machines_of("sft-run") == ("lab",)
+
+
+@pytest.mark.parametrize("trouble", ["newer", "folder", "link", "no_folder"])
+def test_a_ledger_that_cannot_be_used_is_gone_without_and_left_as_it_is(tmp_path: Path, trouble: str) -> None:
+    path = tmp_path / "state/ledger.db"
+    if trouble == "no_folder":
+        (tmp_path / "state").write_text("a file in its place")
+    else:
+        path.parent.mkdir()
+    if trouble == "newer":
+        base = sqlite3.connect(path)
+        base.execute("PRAGMA user_version = 99")
+        base.close()
+    elif trouble == "folder":
+        path.mkdir()
+    elif trouble == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    ledger = Ledger(str(path))
+    ledger.note("a" * 16, "sft-run", "lab", "started")
+    assert ledger.machines_of("sft-run") == ()
+    assert "no answer depends on it" in ledger.remark
+    assert not (tmp_path / "elsewhere").exists()
+    assert not list(tmp_path.rglob("*.damaged"))
+
+
+def test_a_ledger_without_its_table_is_no_fault(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger.db"))
+    base = sqlite3.connect(ledger.path)
+    base.execute("PRAGMA user_version = 1")
+    base.close()
+    assert ledger.machines_of("sft-run") == ()
+    assert ledger.remark
 
 
 def test_it_knows_whether_the_client_that_wrote_a_row_still_lives(tmp_path: Path) -> None:
