@@ -87,7 +87,8 @@ class Composer:
     def _close_mapping(self, event: Any) -> None:
         node, inside = self._open_nodes.pop(), self._inside.pop()
         children: dict[str, Node] = {}
-        keys = node.keys
+        keys: dict[str, Node] = {}
+        node.keys = keys
         for index in range(0, len(inside), 2):
             key = inside[index]
             name = key.text

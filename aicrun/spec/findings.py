@@ -103,5 +103,7 @@ def _diagnostic(finding: Finding, mask: Mask) -> Diagnostic:
 def _excerpt(where: Range, mask: Mask, label: str, *, primary: bool) -> Excerpt:
     line = where.text.lines[where.start.line]
     shown = mask.line(line, where.start.column, where.length)
-    text = "".join(char if char.isprintable() else " " for char in shown.text)
+    text = shown.text
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " for char in text)
     return Excerpt(where.start.line + 1, text, shown.column + 1, shown.length, label, primary)

@@ -23,12 +23,14 @@ def leak_findings(root: Node, mask: Mask) -> Iterator[Finding]:
     """A finding for each secret; each value is hidden by `mask` from then on, so call it before excerpts are drawn."""
     harmless = _marked(root)
     raw = root.origin.raw
-    suspicious = bool(shapes_in(raw)) or root.weight == 0
+    suspicious = bool(shapes_in(raw))
+    # Only an escape can make a token of what is none in the file's own text.
+    escaped = "\\" in raw
     for path, node in root.scalars():
         text = node.text or ""
         if len(text) < 8 or (path and str(path[0]).startswith("x-") and not shapes_in(text)):
             continue
-        shapes = shapes_in(text) if suspicious or not node.plain or node.origin is not root.origin else []
+        shapes = shapes_in(text) if suspicious or (escaped and not node.plain) or node.origin is not root.origin else []
         if shapes:
             yield from _shapes(path, node, shapes, mask)
         elif _is_env(path):

@@ -66,6 +66,10 @@ class Text:
         return Place(line, len(self.lines[line]), self.starts[line] + len(self.lines[line]))
 
 
+# Shared by all that is no mapping, so it is never written to: nine nodes of ten are scalars.
+_NO_KEYS: dict[str, Node] = {}
+
+
 class Node:
     """A value with its place. `value` is plain data (dict, list, text, number, boolean, None).
 
@@ -84,7 +88,7 @@ class Node:
         self.text = text
         self.plain = False
         self.children: dict[str, Node] | list[Node] | None = None
-        self.keys: dict[str, Node] = {}
+        self.keys = _NO_KEYS
         self.weight = 1
         self.height = 0
 

@@ -78,6 +78,7 @@ class _Setter:
             return node
         copy = Node(self.text, self._key_mark(depth), self._end(), {}, None)
         children: dict[str, Node] = {}
+        copy.keys = {}
         if node is not None:
             copy = Node(node.origin, node.start, node.end, {}, None)
             children = dict(node.items())

@@ -78,6 +78,10 @@ def _entropy(text: str) -> float:
     return -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())
 
 
+# Searching a line for each value of a file that has thousands would take minutes; then no line of it is shown at all.
+_MOST_VALUES = 200
+
+
 @dataclass(frozen=True)
 class Shown:
     """A line as it may be shown, and where the marked piece of it stands now."""
@@ -107,6 +111,8 @@ class Mask:
 
     def line(self, text: str, column: int, length: int) -> Shown:
         """A line without any secret, with the caret of `length` at `column` (0-based) moved along."""
+        if len(self.values) > _MOST_VALUES:
+            return Shown("… (not shown: the file is full of secrets)", 0, 1)
         spots = self._spots(text, assigned=True)
         moved, shown_length = column, length
         for start, end, prefix in spots:
@@ -136,7 +142,8 @@ class Mask:
         return self._known[text, assigned]
 
     def _searched(self, text: str, *, assigned: bool) -> list[tuple[int, int, str]]:
-        spots = [(at, at + len(value), prefix) for value, prefix in self.values.items() for at in _each(text, value)]
+        values = self.values.items() if len(self.values) <= _MOST_VALUES else ()
+        spots = [(at, at + len(value), prefix) for value, prefix in values for at in _each(text, value)]
         for match in SHAPES.finditer(text):
             spots.append((match.start(), match.end(), next(group for group in match.groups() if group)))
         for pattern in (URL_PASSWORD, SECRET_FLAG, _ASSIGNED) if assigned else (URL_PASSWORD,):

@@ -19,7 +19,7 @@ _UNITS = {
 }
 _SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]iB|[kKMGT]B|B)")
-_DURATION = re.compile(r"(?:([0-9]+)w)?(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?")
+_DURATION = re.compile("".join(rf"(?:([0-9]{{1,6}}){unit})?" for unit in _SECONDS))
 _CARDS = re.compile(r"(?:([1-9][0-9]?) ?x ?)?(.+)")
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 MIB = 1024 * 1024
@@ -48,7 +48,7 @@ def duration_s(text: str) -> int | None:
     found = _DURATION.fullmatch(text)
     if not text or not found:
         return None
-    return sum(int(number) * _SECONDS[unit] for number, unit in zip(found.groups(), "wdhms", strict=True) if number)
+    return sum(int(number) * _SECONDS[unit] for number, unit in zip(found.groups(), _SECONDS, strict=True) if number)
 
 
 def percent(text: str) -> float | None:

@@ -18,7 +18,8 @@ from aicrun.spec.syntax import Broken, syntax_finding
 # A text command has at most 64 KiB, so four times that holds every sensible spec.
 MOST_BYTES = 256 * 1024
 
-_UNUSABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What YAML allows, without the byte-order mark, which the two parsers see differently inside a text.
+_UNUSABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _UTF_16_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 _UTF_8_MARK = b"\xef\xbb\xbf"
 

@@ -149,3 +149,25 @@ def test_no_text_makes_a_search_slow(text: str) -> None:
         load_run_text(document.encode(), "run.yaml", "")
     render.text(caught.value.diagnostics, verbose=True)
     assert time.process_time() - began < 10
+
+
+HEAD = "version: 1\nname: sft-run\ncommand: x\n"
+MANY = {
+    "tokens": HEAD + "env:\n" + "".join(f"  A{number}: hf_{number:030}\n" for number in range(4000)),
+    "passwords": HEAD + "env:\n" + "".join(f"  A{number}_TOKEN: se{number:010}x\n" for number in range(4500)),
+    "unknown keys": "".join(f"key{number}: 1\n" for number in range(4900)),
+    "wrong items": HEAD + "secrets: [" + "[]," * 4000 + "]\n",
+    "twice": "a: 1\n" * 4900,
+}
+
+
+@pytest.mark.parametrize("text", MANY.values(), ids=MANY.keys())
+def test_thousands_of_faults_are_all_told_and_soon(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(DocumentInvalid) as caught:
+        load_run_text(text.encode(), "run.yaml", "")
+    shown = render.text(caught.value.diagnostics, verbose=True)
+    assert time.process_time() - began < 10
+    assert len(caught.value.diagnostics) >= 4000
+    assert "se0000000042x" not in shown
+    assert f"{42:030}" not in shown
