@@ -22,6 +22,8 @@ from aicrun.wire import names
 __all__ = ["Home", "NewerRecord", "Unreadable", "open_home", "place_once", "read_record", "write_record"]
 
 LOCK_WAIT_S = 30.0
+# Local on every host and kept over restarts; what we make in it is checked for its owner.
+LOCAL_DISK = "/var/tmp"  # noqa: S108
 
 # File systems whose locks and whose crash behaviour are another machine's; names as in /proc/self/mountinfo.
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -130,7 +132,7 @@ def open_home(env: Mapping[str, str]) -> Home:
         root = os.path.join(top, this_host)
         jobs_root = root
         if is_network(root):
-            jobs_root = os.path.join("/var/tmp", "aicrun-%d" % os.getuid(), this_host)  # noqa: S108  checked for owner
+            jobs_root = os.path.join(LOCAL_DISK, "aicrun-%d" % os.getuid(), this_host)
             _make_private(os.path.dirname(jobs_root))
         for folder in (root, os.path.join(root, names.RUNS), os.path.join(root, names.TOMBSTONES)):
             _make_private(folder)

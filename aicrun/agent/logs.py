@@ -105,8 +105,8 @@ def _tail(folder: str, state: Optional[log_files.LogState], wanted: _Wanted) -> 
     if ends and ends[-1] == len(data):
         ends.pop()
     start = ends[-wanted.lines] if len(ends) >= wanted.lines else 0
-    data = data[max(start, len(data) - wanted.limit) :]
-    offset = state.total - len(data) if offset + start + len(data) >= state.total else offset + start
+    start = max(start, len(data) - wanted.limit)
+    data, offset = data[start:], offset + start
     missing = log_files.fallen_out(state) if offset == log_files.oldest(state) else 0
     return offset, data, missing
 

@@ -52,8 +52,10 @@ def test_state_is_private_and_its_place_follows_the_environment(tmp_path: Path) 
 
 def test_on_a_network_home_jobs_and_locks_go_to_the_local_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(home_file, "is_network", lambda _path: True)
+    monkeypatch.setattr(home_file, "LOCAL_DISK", str(tmp_path / "local"))
+    (tmp_path / "local").mkdir()
     home = open_home({"HOME": str(tmp_path)})
-    assert home.jobs_root == f"/var/tmp/aicrun-{os.getuid()}/{home.host_id}"
+    assert home.jobs_root == f"{tmp_path}/local/aicrun-{os.getuid()}/{home.host_id}"
     assert home.runs().startswith(home.root)
     with home.host_lock():
         assert os.path.exists(os.path.join(home.jobs_root, "host.lock"))
