@@ -15,7 +15,7 @@ from aicrun.spec.nodes import Path
 from aicrun.spec.validity import Schema, is_kind
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_FOLDERS = (os.path.join(os.path.dirname(_PACKAGE), "schemas"), os.path.join(_PACKAGE, "schemas"))
+_FOLDERS = (os.path.join(_PACKAGE, "schemas"), os.path.join(os.path.dirname(_PACKAGE), "schemas"))
 
 _NOUNS = {
     "string": "text",
