@@ -5,6 +5,7 @@ Texts of fields are the schema's, texts of codes are the register's, so that the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from aicrun.codes import CODES
@@ -90,7 +91,8 @@ def _explained(known: Grammar, topic: str, schema: Schema, kind: str) -> Explana
 
 
 def _first_sentence(text: str) -> str:
-    return text.partition(". ")[0].rstrip(".")
+    # A range such as 8.0.. is no end of a sentence: the next one begins with a capital.
+    return re.split(r"\. (?=[A-Z])", text)[0].rstrip(".")
 
 
 def _unknown(topic: str) -> UsageError:

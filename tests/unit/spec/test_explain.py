@@ -25,6 +25,10 @@ def test_a_field_comes_from_the_schema() -> None:
     assert told.required == ("vram",)
 
 
+def test_a_range_is_no_end_of_a_sentence() -> None:
+    assert dict(explain("machine.gpu").keys)["compute_capability"].endswith("8.0.. is Ampere and newer")
+
+
 def test_a_choice_names_its_words() -> None:
     assert explain("shell").wants == "one of bash, sh"
 
