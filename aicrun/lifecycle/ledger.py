@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,7 @@ class Ledger:
         self.remark = ""
         self._base: sqlite3.Connection | None = None
         self._unusable = False
+        self._lock = threading.Lock()
 
     def note(self, job_id: str, run: str, machine: str, step: str) -> None:
         """Write down where a start stands; called before the host is asked, so that a killed client left a trace."""
@@ -73,8 +75,10 @@ class Ledger:
             self._base = None
 
     def _run(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        if self._unusable:
-            return []
+        with self._lock:
+            return [] if self._unusable else self._answered(statement, values)
+
+    def _answered(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
             return self._once(statement, values)
         except sqlite3.OperationalError as error:
@@ -100,7 +104,7 @@ class Ledger:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
             os.close(os.open(self.path, flags, 0o600))
-            base = sqlite3.connect(self.path, timeout=10)
+            base = sqlite3.connect(self.path, timeout=10, check_same_thread=False)
             # Kept only when it proved to be a ledger: a damaged file raises here, on its first read.
             version = base.execute("PRAGMA user_version").fetchone()[0]
             if version > _SCHEMA:

@@ -46,3 +46,32 @@ def test_a_killed_client_leaves_no_half_made_job(project: Project) -> None:
     assert project.apply("--follow").returncode == 0
     assert len(project.starts()) == 1
     assert all(job["status"] in ("succeeded", "rejected") for job in project.json("list", "--all")["jobs"])
+
+
+def test_two_replaces_at_once_stop_the_old_job_and_start_one_new_one(project: Project) -> None:
+    project.write("python3 work.py 60")
+    assert project.apply().returncode == 0
+    first = project.running()["job_id"]
+    project.write("python3 work.py 61")
+    clients = [project.popen("apply", "run.yaml", "--yes", "--replace") for _ in range(2)]
+    ended = [(client.communicate(timeout=120), client.returncode) for client in clients]
+    assert sorted(code for _, code in ended) in ([0, 0], [0, 8]), [out + err for (out, err), _ in ended]
+    assert project.job(first)["status"] == "stopped"
+    assert len(project.starts()) == 2
+    assert project.job()["status"] == "in progress"
+    assert project.run("stop", "quick", "--yes").returncode == 0
+
+
+def test_forgetting_an_unknown_end_starts_it_as_if_it_had_never_been(project: Project) -> None:
+    project.write("python3 work.py 60")
+    assert project.apply().returncode == 0
+    project.running()
+    project.kill("keeper")
+    project.kill("pump")
+    project.kill("work.py")
+    assert project.run("wait", "quick", "--timeout", "30s").returncode == 12
+    project.write("python3 work.py 60")
+    assert project.apply().returncode == 8
+    assert project.apply("--forget").returncode == 0
+    assert len(project.starts()) == 2
+    assert project.run("stop", "quick", "--yes").returncode == 0
