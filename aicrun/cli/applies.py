@@ -102,6 +102,7 @@ class Applying:
             return self._document(planned.plan, (), code)
         if not api.needs_work(planned.plan):
             return self._kept(planned)
+        self._screen.out([""])
         if not self._agreed(planned):
             self._screen.err(["Nothing has been changed."])
             return self._document(planned.plan, (), Exit.DONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,11 +23,9 @@ def doctor_lines(screen: Screen, machine: str, findings: Sequence[dict[str, str]
     for finding in findings:
         word = finding.get("word", "?")
         head = styled(_COLOURS.get(word, "yellow"), f"{word:<4}")
-        first, *more = harmless_lines(finding.get("text", "")) or [""]
-        shown.append(
-            f"{head}  {harmless(finding.get('topic', '')):<10} {cut(first, screen.width - 18, screen.mark)}".rstrip()
-        )
-        shown += [_HELP + cut(text, screen.width - 18, screen.mark) for text in more]
+        first, *more = _wrapped(finding.get("text", ""), screen.width - len(_HELP)) or [""]
+        shown.append(f"{head}  {harmless(finding.get('topic', '')):<10} {first}".rstrip())
+        shown += [_HELP + text for text in more]
         if word != "ok":
             shown += [_HELP + styled("bold", text) for text in harmless_lines(finding.get("help", ""))]
     counts = [(sum(1 for item in findings if item.get("word") == word), word) for word in ("bad", "note", "?", "ok")]
@@ -40,6 +39,10 @@ def doctor_lines(screen: Screen, machine: str, findings: Sequence[dict[str, str]
 def harmless_lines(text: str) -> list[str]:
     """The lines of a host's text, each harmless, empty ones left out."""
     return [shown for part in text.splitlines() if (shown := harmless(part)).strip()]
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    return [row for part in harmless_lines(text) for row in textwrap.wrap(part, max(room, 20), break_on_hyphens=False)]
 
 
 def notes_lines(screen: Screen, machine: str, text: str) -> list[str]:
