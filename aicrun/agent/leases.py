@@ -93,6 +93,13 @@ def is_held(folder: LockFolder, uuid: str) -> bool:
         os.close(handle)
 
 
+def check(folder: LockFolder, lease: Lease) -> None:
+    """Raises `Refused` (no_lock) when somebody has taken a held card's lock file away: then others can hold it too."""
+    folder.check()
+    for uuid, handle in zip(lease.uuids, lease.handles):
+        _check(folder, handle, uuid)
+
+
 def path_of(folder: LockFolder, uuid: str) -> str:
     """The path of a card's lock, for words."""
     return os.path.join(folder.path, NAME % uuid)
