@@ -309,6 +309,11 @@ def log(session: Session, found: Found, step: str, offset: int | None, tail_line
         offset = part.next_offset
 
 
+def environment(session: Session, found: Found) -> dict[str, str]:
+    """What the job's command found in its environment, by name; empty when it never started."""
+    return session.backend(found.machine).environment(found.report.job_id)
+
+
 def log_slice(session: Session, found: Found, step: str, offset: int | None, tail_lines: int) -> LogSlice:
     """One slice of a step's log, of at most 256 KiB; with `offset` None its last lines."""
     return session.backend(found.machine).log(found.report.job_id, step, offset, REPLY_CAP_BYTES, tail_lines)

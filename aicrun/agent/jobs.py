@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from aicrun.agent import bodies, decide
 from aicrun.agent.evidence import gather
 from aicrun.agent.home import Home
-from aicrun.agent.records import Unreadable, place_once, read_record
+from aicrun.agent.records import Unreadable, place_once, read_json, read_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import broken, report_from
 from aicrun.wire import names
@@ -99,6 +99,21 @@ def job(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{key} -> {report}: the newest job of a run name or run id, or a job id, or four or more digits of an id."""
     run, job_id = find(home, bodies.text(body, "key"))
     return told(one(home, run, job_id, events=True))
+
+
+def environment(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
+    """{job_id} -> {env}: what the command of a job found in its environment; empty when it never came to that.
+
+    Raises `Refused` (not_found) for an unknown job, and for one whose private folder was swept.
+    """
+    job_id = bodies.job_id(body)
+    decide.run_of(home, job_id)
+    job_dir = home.job_dir(job_id)
+    if not os.path.isdir(job_dir):
+        raise Refused("not_found", "the private files of job %s were swept" % job_id, {"job": job_id})
+    kept = read_json(os.path.join(job_dir, names.ENVIRONMENT))
+    env = kept.get("env") if isinstance(kept, dict) else None
+    return {"env": env if isinstance(env, dict) else {}}, b""
 
 
 def wait(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 from aicrun.agent import children, facts, hooks, launch, notes, programs, spawn, step_run
 from aicrun.agent.decide import expire, standing
@@ -22,7 +22,7 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.report import report_of
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import names
-from aicrun.wire.jobs import End, JobRequest, StepExit, UploadResult
+from aicrun.wire.jobs import SCHEMA, End, JobRequest, StepExit, UploadResult
 
 END_ROOM_BYTES = 32 * 1024
 GATE_TICK_S = 0.1
@@ -170,11 +170,20 @@ class Keeper:
         )
         try:
             program = programs.program(self._home, request, step, attempt)
+            if step == "command":
+                self._show_environment(program.env)
             return step_run.run_step(order, program, self._wishes)
         except Refused as error:
             return step_run.write_spawn_error(order, error.message)
         except step_run.NotStarted as error:
             return step_run.write_spawn_error(order, str(error))
+
+    def _show_environment(self, env: Dict[str, str]) -> None:
+        try:
+            write_record(os.path.join(self._job_dir, names.ENVIRONMENT), {"schema": SCHEMA, "env": env})
+        except OSError:
+            # It is kept for people to look at; a disk that refuses it refuses the start record next, and says so.
+            pass
 
     def _uploaded(self) -> Optional[UploadResult]:
         try:

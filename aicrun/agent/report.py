@@ -15,7 +15,7 @@ from aicrun.agent.process import boot_identity
 from aicrun.agent.records import NewerRecord, Unreadable, read_json, read_record
 from aicrun.agent.state import Place, StepSeen, place
 from aicrun.wire import names
-from aicrun.wire.jobs import Client, End, JobReport, JobRequest, StepExit, StepReport, StopIntent
+from aicrun.wire.jobs import Client, End, JobReport, JobRequest, RunRecord, StepExit, StepReport, StopIntent
 
 
 def report_of(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
@@ -63,7 +63,7 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         spec_file=record.spec_file,
         swept=seen.end is not None and not seen.has_folder,
         progress=_progress(home, known),
-        facts=_facts(os.path.join(home.record_dir(record.run, record.job_id), names.FACTS)),
+        facts=_facts(home, record),
         forgotten=known.forgotten,
         events=history.read(job_dir, now) if events else (),
     )
@@ -162,7 +162,13 @@ def _progress(home: Home, known: Known) -> Dict[str, str]:
     return outlook.progress(patterns, home.step_dir(record.job_id, seen.attempt, "command"))
 
 
-def _facts(path: str) -> Dict[str, Any]:
+def _facts(home: Home, record: RunRecord) -> Dict[str, Any]:
+    facts = _object(os.path.join(home.record_dir(record.run, record.job_id), names.FACTS))
+    setup = _object(os.path.join(home.job_dir(record.job_id), names.SETUP_RESULT))
+    return dict(facts, setup=setup) if setup else facts
+
+
+def _object(path: str) -> Dict[str, Any]:
     try:
         data = read_json(path)
     except Unreadable:

@@ -38,6 +38,7 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "touch": ("decide", "touch"),
     "jobs": ("jobs", "jobs"),
     "job": ("jobs", "job"),
+    "environment": ("jobs", "environment"),
     "wait": ("jobs", "wait"),
     "log": ("logs", "log"),
     "stop": ("stop", "stop"),

@@ -63,9 +63,10 @@ def inspect_command(screen: Screen, run: str, with_env: bool, machines: str) -> 
     """Everything about one run, as YAML. RUN is a name, an id, four or more of its digits, or NAME@MACHINE."""
     with api.open_session(machines) as (session, _):
         found = api.find(session, run)
-    screen.out(inspect_lines(found, with_env))
+        env = api.environment(session, found) if with_env else None
+    screen.out(inspect_lines(found, env))
     if screen.json:
-        screen.document("inspect", api.document_of(found))
+        screen.document("inspect", dict(api.document_of(found), **({} if env is None else {"env": env})))
     return Exit.DONE
 
 

@@ -83,6 +83,10 @@ class AgentBackend:
         """The newest job that `key` names."""
         return self._report(self._call("job", key=key))
 
+    def environment(self, job_id: str) -> dict[str, str]:
+        """What the job's command found in its environment; empty when it never started."""
+        return {str(name): str(value) for name, value in self._call("environment", job_id=job_id)["env"].items()}
+
     def wait(self, job_id: str, known: str, timeout_s: float) -> JobReport:
         """The report when its status differs from `known`, or after `timeout_s`."""
         body = {"job_id": job_id, "known": known, "timeout_s": timeout_s}

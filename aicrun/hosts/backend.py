@@ -102,6 +102,10 @@ class Backend(Protocol):
         """The newest job of a run name, run id, job id, or four or more first digits of an id; `not_found` else."""
         ...
 
+    def environment(self, job_id: str) -> dict[str, str]:
+        """What the job's command found in its environment; empty when it never started."""
+        ...
+
     def wait(self, job_id: str, known: str, timeout_s: float) -> JobReport:
         """Long poll: returns when the job's status differs from `known` (a status value) or after `timeout_s`."""
         ...

@@ -89,8 +89,10 @@ def _building_words(patience: Patience, report: JobReport) -> str:
 
 def _built_words(report: JobReport) -> str:
     setup = report.facts.get("setup")
-    words = str(setup.get("words", "")) if isinstance(setup, dict) else ""
-    return words or "setup ended with exit code 0"
+    env = str(setup.get("env", "")).rpartition("/")[2] if isinstance(setup, dict) else ""
+    if not isinstance(setup, dict) or not env:
+        return "the working tree is ready"
+    return f"env {env[:8]} {'built' if setup.get('built') else 'reused'}"
 
 
 def _has_started(report: JobReport) -> bool:

@@ -34,6 +34,7 @@ CALLS = (
     "touch",
     "jobs",
     "job",
+    "environment",
     "wait",
     "log",
     "stop",

@@ -36,7 +36,10 @@ LOG = "log"
 LOG_TAIL = "log.tail"
 LOG_STATE = "log.json"
 SETUP_RESULT = "setup.json"
+ENVIRONMENT = "environment.json"
 KEEPER_ERR = "keeper.err"
+LINE = "line.json"
+REFUSED = "refused.json"
 
 # Below the state root.
 AGENTS = "agents"
@@ -67,6 +70,8 @@ CHECKPOINT_DIR = "AICRUN_CHECKPOINT_DIR"
 RESUME_FROM = "AICRUN_RESUME_FROM"
 ATTEMPT = "AICRUN_ATTEMPT"
 PORT = "AICRUN_PORT"
+GPU_UUID = "AICRUN_GPU_UUID"
+GPU_UUIDS = "AICRUN_GPU_UUIDS"
 
 LOG_CAP_BYTES = 256 * 1024 * 1024
 LOG_TAIL_BYTES = 1024 * 1024

@@ -104,6 +104,20 @@ def test_the_exit_code_is_the_commands_own(
     assert (standing.status.value, standing.code, standing.signal) == (status, code, None)
 
 
+def test_the_environment_that_is_shown_is_the_one_the_command_had(backend: AgentBackend, account: Account) -> None:
+    request = account.request(command=("env -0 | sort -z > seen",))
+    started(backend, request)
+    assert status_of(ended(backend, request.job_id)).status is Status.SUCCEEDED
+    seen = Path(request.workspace, "seen").read_text().rstrip("\0").split("\0")
+    had = dict(line.partition("=")[::2] for line in seen)
+    shown = backend.environment(request.job_id)
+    assert shown["AICRUN_JOB_ID"] == request.job_id
+    # The shell adds words of its own; none of ours may be missing or differ.
+    assert {name: had.get(name) for name in shown} == shown
+    with refusal("not_found"):
+        backend.environment("0" * 16)
+
+
 def test_the_same_id_twice_is_one_job(backend: AgentBackend, account: Account) -> None:
     request = account.request(command=("echo x >> $AICRUN_CHECKPOINT_DIR/runs",))
     for _ in range(3):

@@ -20,8 +20,8 @@ _MEASURED = (
 )
 
 
-def inspect_lines(found: api.Found, with_env: bool) -> list[str]:
-    """Everything about one job."""
+def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> list[str]:
+    """Everything about one job; with `env` also the environment of its command."""
     report, standing = found.report, found.standing
     shown = [
         f"run: {styled('bold', harmless(report.run))}",
@@ -39,8 +39,8 @@ def inspect_lines(found: api.Found, with_env: bool) -> list[str]:
     shown.append(f"workspace: {_text(report.workspace)}")
     if report.stop is not None:
         shown.append(f"stop: {{by: {_text(report.stop.by)}, grace: {report.stop.grace_s}s}}")
-    if with_env:
-        shown += _env(report)
+    if env is not None:
+        shown += _env(report, env)
     commands = [way.command for way in ways_after(found, report.spec_file)] if standing.status.terminal else []
     commands = commands or [f"aicrun logs -f {report.run}", f"aicrun stop {report.run}"]
     if standing.status is not api.Status.SUCCEEDED:
@@ -112,10 +112,8 @@ def _results(report: api.JobReport) -> list[str]:
     return shown
 
 
-def _env(report: api.JobReport) -> list[str]:
-    written = report.execution.get("env")
-    env: Mapping[str, object] = written if isinstance(written, dict) else {}
-    shown = [f"  {key}: {_text(str(value))}" for key, value in sorted(env.items())]
+def _env(report: api.JobReport, env: Mapping[str, str]) -> list[str]:
+    shown = [f"  {harmless(key)}: {_text(value)}" for key, value in sorted(env.items())]
     secrets = report.execution.get("secrets")
     names = secrets if isinstance(secrets, list) else []
     shown += [f"  {harmless(str(item))}: (set, not shown)" for item in names if isinstance(item, str)]

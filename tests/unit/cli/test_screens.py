@@ -121,7 +121,7 @@ def test_an_empty_list_says_what_to_type() -> None:
 def test_inspect_is_yaml_with_every_host_text_quoted() -> None:
     import yaml
 
-    shown = inspect_lines(on_lab(progress={"step": "4120/9000", "note": "a: {b}\n- c # d"}), with_env=True)
+    shown = inspect_lines(on_lab(progress={"step": "4120/9000", "note": "a: {b}\n- c # d"}), {"LR": "1e-4"})
     held("inspect", shown)
     read = yaml.safe_load("\n".join(plain(line) for line in shown))
     assert read["status"] == "in progress"
