@@ -48,7 +48,7 @@ def child(deed: Callable[[], Any], uid: int = 0, umask: int = 0o022) -> Child:
                 os.setuid(uid)
             try:
                 said = deed()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  the edge of this process
                 said = f"{type(error).__name__}: {error}"
             os.write(write_end, json.dumps(said).encode())
             os.close(write_end)

@@ -14,7 +14,7 @@ from aicrun.agent.launch import keeper_lives, poke
 from aicrun.agent.records import place_once, read_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
-from aicrun.wire.jobs import Decision
+from aicrun.wire.jobs import Decision, RunRecord
 
 Answer = Tuple[Dict[str, Any], bytes]
 
@@ -145,14 +145,28 @@ def withdraw(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 def unqueue(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{job_id, by} -> {decision, reason}: `no` if the job will never start, else `go`; a started one is not touched.
 
-    No job waits in a line yet, so a `go` is always on its way; the line brings the second mark (`names.LEFT`).
+    A job that waits for cards leaves the line by the write-once mark `names.LEFT`, which its keeper writes as `go`
+    when it takes them: whoever is first decides.
     """
     job_id, by = bodies.job_id(body), bodies.by(body)
     with home.host_lock():
         run = run_of(home, job_id)
         decision = settle(home, run, job_id) or decide(home, run, job_id, no("left the line", by))
+        if decision.decision == "go":
+            decision = _out_of_line(home, run, job_id, by)
     poke(home.job_dir(job_id))
     return _told(decision)
+
+
+def _out_of_line(home: Home, run: str, job_id: str, by: str) -> Decision:
+    folder = home.record_dir(run, job_id)
+    record = read_record(os.path.join(folder, names.RECORD), RunRecord)
+    waits = record is not None and bool(record.cards) and keeper_lives(home.job_dir(job_id))
+    if not waits or os.path.exists(os.path.join(folder, names.END)):
+        return go(by)
+    path = os.path.join(folder, names.LEFT)
+    place_once(path, no("left the line", by))
+    return read_record(path, Decision) or go(by)
 
 
 def await_decision(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:

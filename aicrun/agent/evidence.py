@@ -19,6 +19,7 @@ from aicrun.wire.jobs import (
     STEPS,
     Decision,
     End,
+    InLine,
     RunRecord,
     StepExit,
     StepStart,
@@ -44,6 +45,8 @@ class Known:
     leftover_pids: Tuple[int, ...]
     forgotten: bool
     torn: Tuple[str, ...]
+    line: Optional[InLine] = None
+    card_allocated: bool = False
 
 
 def gather(home: Home, run: str, job_id: str) -> Known:
@@ -56,17 +59,19 @@ def gather(home: Home, run: str, job_id: str) -> Known:
     record = read_record(os.path.join(record_dir, names.RECORD), RunRecord)
     if record is None:
         raise Unreadable(os.path.join(record_dir, names.RECORD), "it is missing")
-    decision = read_record(os.path.join(record_dir, names.DECISION), Decision)
+    decision = read_record(os.path.join(record_dir, names.DECISION), Decision) or Decision("")
     reader = _Reader()
     launch = reader.read(os.path.join(job_dir, names.LAUNCH), Launch)
     attempt, steps = _steps(reader, job_dir)
     end = reader.read(os.path.join(record_dir, names.END), End)
+    mark = reader.read(os.path.join(record_dir, names.LEFT), Decision) or Decision("")
+    line = reader.read(os.path.join(job_dir, names.LINE), InLine)
     role = launch.role if launch is not None else "keeper"
     may_live = not lives and (end is None or role == "again") and bool(steps)
     evidence = Evidence(
-        decision=decision.decision if decision is not None else "",
-        reason=decision.reason if decision is not None else "",
-        left=os.path.exists(os.path.join(record_dir, names.LEFT)),
+        decision=decision.decision,
+        reason=decision.reason,
+        left=mark.decision == "no",
         end=end,
         has_folder=os.path.isdir(job_dir),
         keeper_lives=lives,
@@ -75,11 +80,13 @@ def gather(home: Home, run: str, job_id: str) -> Known:
         steps=steps,
         attempt=attempt,
         tree_lives=may_live and tree_lives(job_id, steps),
+        left_reason=mark.reason,
+        in_line=line is not None and (not line.granted or bool(line.why)),
     )
     return Known(
         record=record,
         evidence=evidence,
-        decision=decision,
+        decision=decision if decision.decision else None,
         launch=launch,
         stop=reader.read(os.path.join(job_dir, names.STOP), StopIntent),
         supervision=reader.read(os.path.join(record_dir, names.SUPERVISION), Supervision),
@@ -88,6 +95,8 @@ def gather(home: Home, run: str, job_id: str) -> Known:
         leftover_pids=_leftovers(reader.read(os.path.join(job_dir, names.STUCK), Stuck)),
         forgotten=reader.read(os.path.join(record_dir, names.FORGOTTEN), Mark) is not None,
         torn=tuple(reader.torn),
+        line=line,
+        card_allocated=bool(record.cards) and mark.decision == "go",
     )
 
 

@@ -2,16 +2,17 @@
 
 Everything is imported before anything is started. It is the only one who records how a step ended; it never makes
 up a number, and while the disk refuses a record it stays alive and tries again. Nothing of the job may depend on a
-connection. (Attempts after the first, card leases and the place in line are taken between gate and first step.)
+connection.
 """
 
+import dataclasses
 import os
 import sys
 import time
 import traceback
 from typing import Dict, List, Optional
 
-from aicrun.agent import children, facts, hooks, launch, notes, programs, spawn, step_run
+from aicrun.agent import card_hold, children, facts, hooks, launch, notes, programs, spawn, step_run
 from aicrun.agent.decide import expire, standing
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
@@ -51,11 +52,16 @@ def _keep(job_dir: str, role: str) -> int:
     if launch.hold(os.path.join(job_dir, names.KEEPER_LOCK), 10.0) is None:
         raise Unreadable(job_dir, "it has a keeper already")
     keeper = Keeper(home, request)
-    keeper.announce(role)
     if role == "again":
+        keeper.announce(role)
         keeper.upload_again()
-    elif keeper.gate():
+        return 0
+    keeper.join_line()
+    keeper.announce(role)
+    if keeper.gate():
         keeper.run()
+    else:
+        keeper.leave_line()
     return 0
 
 
@@ -69,10 +75,25 @@ class Keeper:
         self._record_dir = home.record_dir(request.run, request.job_id)
         self._boot = boot_identity()
         self._wishes = Wishes(self._job_dir, self._record_dir, request)
+        self._cards = card_hold.CardHold(home, request)
+        self._never_started = ""
         self._oom_score = spawn.protect_keeper()
         self._subreaper = become_subreaper()
         whole, ring = hooks.number("LOG_CAP", names.LOG_CAP_BYTES), hooks.number("LOG_TAIL", names.LOG_TAIL_BYTES)
         self._caps = Caps(whole - ring, ring)
+
+    def join_line(self) -> None:
+        """A place in line, or the cards at once; what refuses it is kept for the agent, whole. Raises `Refused`."""
+        try:
+            self._cards.stand()
+        except Refused as error:
+            told = {"schema": SCHEMA, "token": error.token, "message": error.message, "facts": error.facts}
+            write_record(os.path.join(self._job_dir, names.REFUSED), told)
+            raise
+
+    def leave_line(self) -> None:
+        """Whatever was held is free for others."""
+        self._cards.release()
 
     def announce(self, role: str) -> None:
         """Write who keeps the job now; the agent that launched us waits for it (W1)."""
@@ -94,6 +115,7 @@ class Keeper:
             if decision is not None:
                 hooks.reached("W2")
                 return decision.decision == "go"
+            self._cards.take()
             children.wait(GATE_TICK_S)
 
     def run(self) -> None:
@@ -111,10 +133,13 @@ class Keeper:
             exits=tuple(exits),
             upload=self._uploaded(),
             stop=self._wishes.any_stop(),
-            lost="supervisor_lost" if lost else "",
-            detail=lost,
+            lost="supervisor_lost" if lost else "never_started" if self._never_started else "",
+            detail=lost or self._never_started,
         )
         step_run.insist(lambda: room.commit(end, once=True))
+        if not lost:
+            # A tree that nobody could wait for may live: then the cards stay held by what lives of it.
+            self.leave_line()
         hooks.reached("W10")
         note(self._job_dir, "ended")
         self._learn()
@@ -138,10 +163,31 @@ class Keeper:
         exits.append(self._step("setup", attempt))
         if exits[-1].code != 0 or exits[-1].stop_sent or self._wishes.stop() is not None:
             return
+        if not self._at_turn():
+            return
         exits.append(self._step("command", attempt))
+        self._cards.drain()
+        self.leave_line()
         if self._uploads_after(exits[-1]):
             exits.append(self._step("upload", attempt))
             self._tell_upload()
+
+    def _at_turn(self) -> bool:
+        """Wait until the cards are this job's and free; False when it was stopped, left the line or came too late."""
+        try:
+            while self._wishes.stop() is None:
+                if self._cards.left():
+                    self._never_started = "it left the line"
+                    return False
+                if self._cards.take() and self._cards.check():
+                    return True
+                self._never_started = self._cards.waited_out()
+                if self._never_started:
+                    return False
+                children.wait(self._cards.tick_s)
+        except Refused as error:
+            self._never_started = error.message
+        return False
 
     def _uploads_after(self, command: StepExit) -> bool:
         upload = self._request.upload
@@ -167,10 +213,12 @@ class Keeper:
             self._caps,
             limit_s=float(request.setup.timeout_s) if step == "setup" else None,
             has_deadline=step == "command",
+            held=self._cards.handles if step == "command" else (),
         )
         try:
             program = programs.program(self._home, request, step, attempt)
             if step == "command":
+                program = dataclasses.replace(program, env=dict(program.env, **self._cards.env))
                 self._show_environment(program.env)
             return step_run.run_step(order, program, self._wishes)
         except Refused as error:

@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import struct
-from typing import Any, List
+from typing import Any, List, Tuple
 
 from aicrun.agent.log_files import Caps, LogWriter
 
@@ -110,9 +110,9 @@ def waiting_bytes(pipe: int) -> int:
     return int(struct.unpack("=i", fcntl.ioctl(pipe, _FIONREAD, b"\0" * 4))[0])
 
 
-def run(pipe: int, folder: str, caps: Caps, journal: Journal) -> int:
+def run(pipe: int, folder: str, caps: Caps, journal: Journal, held: Tuple[int, ...] = ()) -> int:
     """The whole life of a pump process, up to the end of the pipe or SIGTERM (then what waits is still copied)."""
-    close_all_but({pipe})
+    close_all_but({pipe, *held})
     _null_streams()
     ending = _end_on_term()
     pump = _Pump(pipe, LogWriter(folder, caps), journal)

@@ -66,6 +66,8 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         facts=_facts(home, record),
         forgotten=known.forgotten,
         events=history.read(job_dir, now) if events else (),
+        line=known.line if where.phase not in ("ended", "never_started") else None,
+        card_allocated=known.card_allocated,
     )
 
 
@@ -145,6 +147,8 @@ def _lost_detail(home: Home, known: Known, where: Place) -> str:
         pids = ["%s pid %d" % (step.step, step.start.pid) for step in seen.steps if step.start is not None]
         keeper = "keeper pid %d" % known.launch.pid if known.launch is not None else "its keeper"
         return "%s is gone and nothing of it lives (%s)" % (keeper, ", ".join(pids))
+    if where.phase == "never_started" and seen.end is not None and seen.end.detail:
+        return seen.end.detail
     if where.phase == "never_started":
         return keeper_words(home.job_dir(known.record.job_id))
     return "; ".join(known.torn)

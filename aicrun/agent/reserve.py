@@ -13,11 +13,19 @@ from aicrun.agent import decide, hooks, jobs, launch, store
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.process import boot_identity
-from aicrun.agent.records import NewerRecord, Unreadable, make_private, sync_folder, write_record
+from aicrun.agent.records import (
+    NewerRecord,
+    Unreadable,
+    make_private,
+    read_json,
+    read_record,
+    sync_folder,
+    write_record,
+)
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
 from aicrun.wire.codec import WireError, from_json, to_json
-from aicrun.wire.jobs import SCHEMA, Decision, JobReport, JobRequest, RunRecord
+from aicrun.wire.jobs import SCHEMA, Decision, InLine, JobReport, JobRequest, RunRecord
 
 Answer = Tuple[Dict[str, Any], bytes]
 
@@ -89,6 +97,8 @@ def _faults(request: JobRequest) -> List[str]:
         faults.append("command or env holds a NUL character")
     if any(not name or "=" in name for name in request.env):
         faults.append("env has a name that is empty or holds =")
+    if request.queue_wait_s < 0:
+        faults.append("queue_wait_s is below zero")
     if request.limits.grace_s < 0 or request.max_jobs < 1:
         faults.append("limits are below zero")
     return faults
@@ -140,10 +150,20 @@ def _in_the_way(home: Home, request: JobRequest) -> Optional[JobReport]:
 
 
 def _check_room(home: Home, request: JobRequest) -> None:
-    active = sum(1 for job_id in os.listdir(home.jobs()) if launch.keeper_lives(home.job_dir(job_id)))
+    kept = [job_id for job_id in os.listdir(home.jobs()) if launch.keeper_lives(home.job_dir(job_id))]
+    # Those that wait in line are counted by their tickets, with a limit of their own.
+    active = sum(1 for job_id in kept if not _waits(home, job_id))
     if active >= request.max_jobs:
         facts = {"active": str(active), "most": str(request.max_jobs)}
         raise Refused("too_many_jobs", "%d jobs are active here, %d are allowed" % (active, request.max_jobs), facts)
+
+
+def _waits(home: Home, job_id: str) -> bool:
+    try:
+        said = read_record(os.path.join(home.job_dir(job_id), names.LINE), InLine)
+    except Unreadable:
+        return False
+    return said is not None and not said.granted
 
 
 def _make(home: Home, request: JobRequest) -> None:
@@ -212,11 +232,23 @@ def _launch(home: Home, request: JobRequest, confirm: bool) -> Optional[Decision
         hooks.reached("reserve.ready")
     except (Refused, OSError) as error:
         # A keeper that comes up after all finds this and leaves.
-        decide.decide(home, request.run, request.job_id, decide.no("keeper lost", "host"))
+        told = _keeper_refused(job_dir)
+        decide.decide(home, request.run, request.job_id, decide.no(told.token if told else "keeper lost", "host"))
+        if told is not None:
+            raise told from error
         if isinstance(error, OSError):
             raise Refused("start_failed", "no process could be started: %s" % error.strerror) from error
         raise
     return decide.decide(home, request.run, request.job_id, decide.go(_by(request))) if confirm else None
+
+
+def _keeper_refused(job_dir: str) -> Optional[Refused]:
+    """What the keeper refused before it announced itself: the cards are busy, or cannot be locked."""
+    try:
+        told = read_json(os.path.join(job_dir, names.REFUSED))
+        return Refused(str(told["token"]), str(told["message"]), dict(told["facts"])) if told else None
+    except (Unreadable, KeyError, TypeError, ValueError):
+        return None
 
 
 def _by(request: JobRequest) -> str:

@@ -8,11 +8,12 @@ import dataclasses
 import json
 import os
 import time
-from typing import Dict, NoReturn, Tuple
+from typing import NoReturn, Tuple
 
 from aicrun.agent import children, pump
 from aicrun.agent.log_files import Caps
 from aicrun.agent.process import look
+from aicrun.agent.programs import Program
 
 # Raised for the job so that the kernel's out-of-memory choice falls on it before its keeper (conmon does the same).
 OOM_SCORE_UP = 300
@@ -66,13 +67,13 @@ def protect_keeper() -> int:
     return before
 
 
-def fork_pump(pipe: int, folder: str, caps: Caps, journal: pump.Journal) -> int:
-    """A pump process for the pipe; its pid."""
+def fork_pump(pipe: int, folder: str, caps: Caps, journal: pump.Journal, held: Tuple[int, ...] = ()) -> int:
+    """A pump process for the pipe, which keeps the locks `held` alive; its pid."""
     pid = os.fork()
     if pid:
         return pid
     try:
-        os._exit(pump.run(pipe, folder, caps, journal))
+        os._exit(pump.run(pipe, folder, caps, journal, held))
     except OSError:
         os._exit(1)
     finally:
@@ -80,14 +81,17 @@ def fork_pump(pipe: int, folder: str, caps: Caps, journal: pump.Journal) -> int:
         os._exit(2)
 
 
-def fork_gated(argv: Tuple[str, ...], env: Dict[str, str], cwd: str, write_end: int, oom_score: int) -> Gated:
-    """A child that will execute `argv` once its gate is opened; raises `OSError` when no process can be had."""
+def fork_gated(program: Program, write_end: int, oom_score: int, held: Tuple[int, ...] = ()) -> Gated:
+    """A child that will execute `program` once its gate is opened; raises `OSError` when no process can be had.
+
+    It inherits the descriptors `held`: locks that live as long as it does.
+    """
     gate_read, gate_write = os.pipe()
     error_read, error_write = os.pipe()
     pid = os.fork()
     if not pid:
         try:
-            _child(_Child(argv, env, cwd, write_end, oom_score, gate_read, error_write))
+            _child(_Child(program, write_end, oom_score, gate_read, error_write, held))
         finally:
             os._exit(NEVER_RAN)
     os.close(gate_read)
@@ -97,17 +101,16 @@ def fork_gated(argv: Tuple[str, ...], env: Dict[str, str], cwd: str, write_end: 
 
 @dataclasses.dataclass(frozen=True)
 class _Child:
-    argv: Tuple[str, ...]
-    env: Dict[str, str]
-    cwd: str
+    program: Program
     write_end: int
     oom_score: int
     gate_read: int
     error_write: int
+    held: Tuple[int, ...]
 
 
 def _child(child: _Child) -> NoReturn:
-    stage = "prepare"
+    stage, program = "prepare", child.program
     try:
         os.setsid()
         children.default_signals()
@@ -119,18 +122,20 @@ def _child(child: _Child) -> NoReturn:
         os.dup2(child.write_end, 1)
         os.dup2(child.write_end, 2)
         # With all else goes our copy of the gate's other end: with it the keeper's death would never be seen here.
-        pump.close_all_but({child.gate_read, child.error_write})
+        pump.close_all_but({child.gate_read, child.error_write, *child.held})
         if os.read(child.gate_read, 1) != b"g":
             os._exit(NEVER_RAN)
         os.close(child.gate_read)
+        for handle in child.held:
+            os.set_inheritable(handle, True)
         stage = "cwd"
-        os.chdir(child.cwd)
+        os.chdir(program.cwd)
         stage = "exec"
-        os.execve(child.argv[0], list(child.argv), child.env)  # noqa: S606  no shell is the point
+        os.execve(program.argv[0], list(program.argv), program.env)  # noqa: S606  no shell is the point
     except (OSError, ValueError) as error:
         message = getattr(error, "strerror", None) or str(error)
         told = {"stage": stage, "errno": getattr(error, "errno", 0), "message": message}
-        told["what"] = child.cwd if stage == "cwd" else child.argv[0]
+        told["what"] = program.cwd if stage == "cwd" else program.argv[0]
         os.write(child.error_write, json.dumps(told).encode("utf-8"))
     os._exit(NEVER_RAN)
 

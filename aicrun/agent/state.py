@@ -26,6 +26,7 @@ class Evidence:
 
     `tree_lives`: some process of the job lives though its keeper does not. `same_boot`: this is the boot that the
     job was started on (True when nothing was recorded). `role` is the newest keeper's (`keeper`, `again`).
+    `in_line`: its cards are not its yet, or not free yet.
     """
 
     decision: str = ""
@@ -39,6 +40,8 @@ class Evidence:
     steps: Tuple[StepSeen, ...] = ()
     attempt: int = 1
     tree_lives: bool = False
+    left_reason: str = ""
+    in_line: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +60,13 @@ def place(seen: Evidence) -> Place:
     if seen.decision == "no":
         return Place("no", "never_started", seen.reason)
     if seen.left:
-        return Place("no", "never_started", "left the line")
+        return Place("no", "never_started", seen.left_reason or "left the line")
     if seen.end is not None:
         return _ended(seen, seen.end)
     if seen.decision != "go":
         return Place("undecided", "reserved", supervised=seen.keeper_lives)
     if seen.keeper_lives:
-        return Place("go", _phase(seen.steps), supervised=True)
+        return Place("go", "waiting" if _waits(seen) else _phase(seen.steps), supervised=True)
     if not seen.has_folder:
         return Place("go", "ended", lost="record_lost")
     if seen.tree_lives:
@@ -90,6 +93,10 @@ def _abandoned(seen: Evidence) -> Place:
     if command is None and seen.attempt == 1:
         return Place("go", "never_started")
     return Place("go", "ended", lost="supervisor_lost" if seen.same_boot else "reboot")
+
+
+def _waits(seen: Evidence) -> bool:
+    return seen.in_line and _phase(seen.steps) == "between" and bool(seen.steps)
 
 
 def _is_final(end: StepExit) -> bool:

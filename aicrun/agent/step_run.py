@@ -34,7 +34,10 @@ BUSY_TICK_S = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`."""
+    """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`.
+
+    `held` are descriptors of locks that pump and program inherit.
+    """
 
     job_id: str
     step: str
@@ -46,6 +49,7 @@ class Order:
     caps: Caps
     limit_s: Optional[float] = None
     has_deadline: bool = False
+    held: Tuple[int, ...] = ()
 
 
 class NotStarted(Exception):
@@ -143,7 +147,7 @@ class _Step:
         try:
             self._start_pump()
             self._at("W3")
-            self._child = spawn.fork_gated(program.argv, program.env, program.cwd, write_end, order.oom_score)
+            self._child = spawn.fork_gated(program, write_end, order.oom_score, order.held)
             self._at("W4")
             self._record_start(self._child)
         except OSError:
@@ -304,7 +308,7 @@ class _Step:
             os.kill(self._pump, signal.SIGKILL)
 
     def _start_pump(self) -> None:
-        self._pump = spawn.fork_pump(self._pipe, self._order.folder, self._order.caps, self._journal)
+        self._pump = spawn.fork_pump(self._pipe, self._order.folder, self._order.caps, self._journal, self._order.held)
         self._pump_started = time.monotonic()
         self._pump_beats = (-1, self._pump_started)
 

@@ -47,6 +47,7 @@ class Card:
     """One card as the driver tells it; `index` is NVML order and for people, `uuid` is the identity.
 
     `state` is `ok` or a token (`lost`, `error`); `mig` is `on`, `off`, `unsupported` or `unknown`.
+    `holder` and `waiting` (jobs in line for it) are told by live tickets.
     `processes_listed` False: nobody can say who is on the card, which is not the same as nobody.
     """
 
@@ -69,6 +70,7 @@ class Card:
     processes_listed: bool = False
     processes: Tuple[CardProcess, ...] = ()
     holder: Optional[Holder] = None
+    waiting: int = 0
     unreadable: Dict[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -81,7 +81,8 @@ class JobRequest:
     `execution` and `supervision` are the spec's fields as written, for the digest and for showing differences.
     `command` has one item when it is text for the shell, else it is argv (`is_argv`). `env` is the job's own part;
     the base environment is added on the host. `workspace` and `checkpoints` are absolute folders of the host;
-    `checkpoint_link` is a path in the working tree that becomes a link to `checkpoints` (empty: none).
+    `checkpoint_link` is a path in the working tree that becomes a link to `checkpoints` (empty: none). `cards` are
+    UUIDs; for `queue_wait_s` the job waits in line for them (0: not at all); `priority` counts in its account only.
     """
 
     job_id: str
@@ -113,6 +114,8 @@ class JobRequest:
     progress: Dict[str, Any] = dataclasses.field(default_factory=dict)
     notes: str = ""
     max_jobs: int = 32
+    queue_wait_s: int = 86400
+    priority: int = 0
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -264,6 +267,26 @@ class Checkpoints:
 
 
 @dataclasses.dataclass(frozen=True)
+class InLine:
+    """How a job stands with its cards: `position` from 1 while it waits, 0 when it holds or held them.
+
+    `why` is one line; the `holder_…` fields and `ahead` (a job id) are hostile text, empty when nobody's.
+    """
+
+    cards: Tuple[str, ...]
+    position: int = 0
+    why: str = ""
+    ahead: str = ""
+    holder_run: str = ""
+    holder_account: str = ""
+    holder_job_id: str = ""
+    holder_age_s: Optional[float] = None
+    granted: bool = False
+    folder: str = ""
+    scope: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Event:
     """One line of a job's history; `event` is a token of `status.EVENTS`; `by` only for people's verbs."""
 
@@ -281,7 +304,8 @@ class JobReport:
     `decision` is `undecided`, `go` or `no`; `phase` is where the job stands: `reserved`, `waiting`, one of `STEPS`,
     `between` (no step runs at this moment), `ended` or `never_started`. `supervised` False with a living tree: the
     exit code will not be known. `forgotten`: a person said that it does not count any more. `events` are filled for one
-    job, oldest first, at most 200. `leftover_pids` are processes that a stop could not end.
+    job, oldest first, at most 200. `leftover_pids` are processes that a stop could not end. `line` is there for a job
+    with cards; `card_allocated`: it has held them.
     """
 
     job_id: str
@@ -319,4 +343,6 @@ class JobReport:
     newer_schema: bool = False
     forgotten: bool = False
     events: Tuple[Event, ...] = ()
+    line: Optional[InLine] = None
+    card_allocated: bool = False
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -83,6 +83,10 @@ EVENTS = (
     "stop_sent",
     "kill_sent",
     "leftovers_killed",
+    "queued",
+    "card_taken",
+    "card_released",
+    "card_busy",
     "changed",
     "upload_asked",
     "upload_verified",
@@ -124,7 +128,7 @@ def status_of(report: JobReport) -> Standing:
     if report.decision == "undecided":
         return Standing(Status.SCHEDULING)
     if report.phase == "waiting":
-        return Standing(Status.ENQUEUED)
+        return Standing(Status.ENQUEUED, why=report.line.why if report.line is not None else "")
     if report.phase in ("command", "upload"):
         phase = "training" if report.phase == "command" else "uploading"
         why = "" if report.supervised else "its keeper is gone: the exit code will not be known"
@@ -133,7 +137,7 @@ def status_of(report: JobReport) -> Standing:
 
 
 def _ending(report: JobReport) -> Standing:
-    allocated = bool(report.cards)
+    allocated = report.card_allocated
     for step in report.steps:
         stopped = step.exit is not None and step.exit.stop_sent
         if stopped and step.exit is not None:

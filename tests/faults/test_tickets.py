@@ -1,4 +1,4 @@
-"""Tickets between real processes of two real accounts: what counts, what is hostile, what is cleaned; frozen formats."""
+"""Tickets between processes of two real accounts: what counts, what is hostile, what is cleaned; frozen formats."""
 
 from __future__ import annotations
 

@@ -1,0 +1,120 @@
+"""What the driver says of cards whose locks are held: who is on them, and what the job must find in its environment.
+
+A lock that is free is not yet a free card. It must not take, keep or free anything.
+"""
+
+import dataclasses
+import os
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from aicrun.agent import cards, process
+from aicrun.wire import names
+from aicrun.wire.facts import Card, CardProcess, Cards
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """`why` is empty when the cards are free for the job; `facts` are the parts of why by name.
+
+    `env` names the cards to the job; empty when they could not be told.
+    """
+
+    why: str = ""
+    facts: Dict[str, str] = dataclasses.field(default_factory=dict)
+    env: Dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def check(uuids: Tuple[str, ...], job_id: str, login: Mapping[str, str]) -> Found:
+    """Ask the driver about the cards `uuids`, which this process holds for `job_id`; never raises, may take seconds."""
+    left = _left_behind(uuids, job_id)
+    if left:
+        pids = ", ".join(str(pid) for pid in left[:8])
+        told = {"reason": "leftover", "pids": pids}
+        return Found("its last job is over, but of its processes these live: pid %s" % pids, told)
+    told_cards = cards.cards(login)
+    by_uuid = {card.uuid: card for card in told_cards.cards}
+    for uuid in uuids:
+        card = by_uuid.get(uuid)
+        if card is None:
+            why = told_cards.detail or told_cards.reason or "the driver does not list it"
+            return Found("card %s cannot be seen: %s" % (uuid, why), {"reason": "card_missing", "card": uuid})
+        if card.state != "ok":
+            return Found("card %d is %s" % (card.index, card.state), {"reason": card.state, "card": uuid})
+        busy = _busy(card, job_id)
+        if busy is not None:
+            return busy
+    return Found(env=environment(uuids, told_cards))
+
+
+def environment(uuids: Tuple[str, ...], told: Cards) -> Dict[str, str]:
+    """The variables by which a program finds exactly these cards, as device 0 and up.
+
+    By place in PCI order, for some libraries take no UUID; by UUID only where a card's place cannot be told.
+    """
+    order = [card.uuid for card in sorted(told.cards, key=lambda card: _bus(card.pci_bus_id))]
+    places = sorted(uuids, key=order.index)
+    sure = all(card.pci_bus_id for card in told.cards)
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(str(order.index(uuid)) if sure else uuid for uuid in places),
+        names.GPU_UUID: places[0],
+        names.GPU_UUIDS: ",".join(places),
+        names.VARIABLES["gpu.count"]: str(len(uuids)),
+    }
+
+
+def drained(uuids: Tuple[str, ...], login: Mapping[str, str]) -> bool:
+    """True when the driver lists nobody on the cards any more, or cannot tell who is on them."""
+    told = cards.cards(login)
+    mine = [card for card in told.cards if card.uuid in uuids]
+    return not any(one.kind == "compute" for card in mine if card.processes_listed for one in card.processes)
+
+
+def _busy(card: Card, job_id: str) -> Optional[Found]:
+    if not card.processes_listed:
+        return None
+    for one in card.processes:
+        if one.kind == "compute" and one.job_id != job_id:
+            used = "%d MiB" % one.vram_mib if one.vram_mib is not None else "memory unknown"
+            who = "pid %d of %s, %s" % (one.pid, one.user or "an unknown account", used)
+            facts = {"card": card.uuid, "pid": str(one.pid), "user": one.user, "vram": used}
+            if _is_ours(one):
+                return Found(
+                    "card %d still has its last job on it: %s" % (card.index, who), dict(facts, reason="leftover")
+                )
+            return Found("card %d is used by a process that stands in no line: %s" % (card.index, who), facts)
+    return None
+
+
+def _is_ours(one: CardProcess) -> bool:
+    return bool(one.job_id) or not os.path.exists("/proc/%d" % one.pid)
+
+
+def _left_behind(uuids: Tuple[str, ...], job_id: str) -> List[int]:
+    """Processes of another job on one of the cards, also those that closed every descriptor; as far as we may see."""
+    found = []
+    for pid in process.table():
+        variables = _variables(pid)
+        theirs = variables.get(names.GPU_UUIDS, "").split(",")
+        if variables.get(names.JOB_ID, job_id) != job_id and not set(theirs).isdisjoint(uuids):
+            found.append(pid)
+    return sorted(found)
+
+
+def _variables(pid: int) -> Dict[str, str]:
+    wanted = (names.JOB_ID, names.GPU_UUIDS)
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as stream:
+            entries = stream.read(1 << 20).split(b"\0")
+    except OSError:
+        return {}
+    pairs = (entry.decode("utf-8", "replace").partition("=") for entry in entries)
+    return {name: value for name, _, value in pairs if name in wanted}
+
+
+def _bus(bus: str) -> Tuple[int, ...]:
+    """A bus id as numbers: its parts are hexadecimal, and some drivers write the domain longer than others."""
+    try:
+        return tuple(int(part, 16) for part in bus.replace(".", ":").split(":"))
+    except ValueError:
+        return (1 << 62,)

@@ -1,0 +1,259 @@
+"""The cards of one job in the hands of its keeper: a place in line, then the cards, then none.
+
+It must not run anything of the job. A card is the job's from the write-once mark `go` in `names.LEFT` on; before it,
+whoever takes the job out of the line writes `no` there.
+"""
+
+import dataclasses
+import os
+import pwd
+import time
+from typing import Dict, Optional, Tuple
+
+from aicrun.agent import card_check, hooks, leases, line, lock_folder, tickets
+from aicrun.agent.history import note
+from aicrun.agent.home import Home
+from aicrun.agent.records import Unreadable, place_once, read_record, write_record
+from aicrun.agent.refused import Refused
+from aicrun.wire import names
+from aicrun.wire.jobs import Decision, InLine, JobRequest
+
+FIRST_TICK_S = 0.1
+OTHERS_TICK_S = 1.0
+RECHECK_S = 2.0
+DRAIN_S = 30.0
+
+
+def places() -> lock_folder.Places:
+    """Where the machine's locks are; a test gives a folder of its own."""
+    top = os.environ.get("AICRUN_TEST_LOCKS", "") if hooks.ENABLED else ""
+    return lock_folder.Places(system=top, lasting=top) if top else lock_folder.Places()
+
+
+class CardHold:
+    """What stands between a job and its cards; without cards every question has the answer yes."""
+
+    def __init__(self, home: Home, request: JobRequest) -> None:
+        self._request = request
+        self._job_dir = home.job_dir(request.job_id)
+        self._record_dir = home.record_dir(request.run, request.job_id)
+        self._ticket: Optional[tickets.Held] = None
+        self._lease: Optional[leases.Lease] = None
+        self._said: Optional[InLine] = None
+        self._since = time.monotonic()
+        self._checked_at = 0.0
+        self._first = False
+        self.env: Dict[str, str] = {}
+
+    @property
+    def handles(self) -> Tuple[int, ...]:
+        """The descriptors that pump and command inherit, so that the cards stay held as long as these live."""
+        if self._lease is None or self._ticket is None:
+            return ()
+        return self._lease.handles + (self._ticket.handle,)
+
+    @property
+    def tick_s(self) -> float:
+        """How long to wait until the next try."""
+        return FIRST_TICK_S if self._first else OTHERS_TICK_S
+
+    def stand(self) -> None:
+        """Join the line, and take the cards if they are free now.
+
+        Raises `Refused`: gpu_busy for a job that does not wait (with the holder), too_many_jobs, no_lock.
+        """
+        request = self._request
+        if not request.cards:
+            return
+        folder = lock_folder.open_folder(places())
+        tickets.clean(folder)
+        words = (request.job_id, request.run, line.WAITING, tuple(sorted(request.cards)), os.getpid(), request.priority)
+        self._ticket = tickets.take(folder, tickets.Words(*words))
+        try:
+            if not self.take() and request.queue_wait_s <= 0 and not self._held_by_named():
+                raise self._busy()
+            if self._lease is not None and request.queue_wait_s <= 0 and not self.check():
+                raise self._busy()
+        except Refused:
+            self.release()
+            raise
+        if self._lease is None:
+            note(self._job_dir, "queued", detail=self._said.why if self._said is not None else "")
+
+    def take(self) -> bool:
+        """Try for the cards when it is this job's turn; True once they are its. Cheap; raises `Refused` (no_lock)."""
+        if self._lease is not None or self._ticket is None:
+            return True
+        folder, mine = self._ticket.folder, self._ticket.seen
+        seen = tickets.read(folder)
+        turn = line.may_try(seen, mine)
+        self._first = turn.ahead is None
+        if tickets.is_drained(folder):
+            self._say(InLine(mine.cards, turn.position, "this machine is drained: it grants no cards now"))
+            return False
+        if turn.holder is not None:
+            self._check_holder(turn.holder)
+        if not turn.may_try or not self._locked(mine.cards):
+            self._say(self._waiting(turn))
+            return False
+        self._ticket.say(line.HOLDS)
+        if not self._is_mine():
+            return False
+        note(self._job_dir, "card_taken", detail=", ".join(mine.cards))
+        self._say(InLine(mine.cards, granted=True, folder=folder.path, scope=folder.scope))
+        hooks.reached("card_taken")
+        return True
+
+    def check(self) -> bool:
+        """True when the driver lists nobody on the held cards; asked at most every `RECHECK_S`."""
+        if self._lease is None or self._ticket is None:
+            return not self._request.cards
+        if self.env:
+            return True
+        now = time.monotonic()
+        if self._checked_at and now - self._checked_at < RECHECK_S:
+            return False
+        leases.check(self._ticket.folder, self._lease)
+        found = card_check.check(self._lease.uuids, self._request.job_id, os.environ)
+        self._checked_at = time.monotonic()
+        self.env = found.env
+        before = self._said
+        self._say(dataclasses.replace(self._granted(), why=found.why))
+        if found.why and self._said != before:
+            note(self._job_dir, "card_busy", detail=found.why)
+        return not found.why
+
+    def left(self) -> bool:
+        """True when somebody took the job out of the line, or it has waited for as long as it may."""
+        if not self._request.cards:
+            return False
+        if self._mark() == "no":
+            return True
+        over = time.monotonic() - self._since > self._request.queue_wait_s
+        if over and self._lease is None:
+            return self._write("no", "queue timeout") == "no"
+        return False
+
+    def waited_out(self) -> str:
+        """Why a job that holds its cards cannot start on them although its time to wait is over; "" while it may."""
+        over = time.monotonic() - self._since > self._request.queue_wait_s
+        return (self._said.why if over and self._said is not None else "") if not self.env else ""
+
+    def drain(self) -> None:
+        """Wait, at most `DRAIN_S`, until the driver lists nobody on the cards; the job's tree is gone by then."""
+        until = time.monotonic() + DRAIN_S
+        while self._lease is not None and time.monotonic() < until:
+            if card_check.drained(self._lease.uuids, os.environ):
+                return
+            time.sleep(FIRST_TICK_S)
+
+    def release(self) -> None:
+        """Free the cards and leave the line; the words first, so that a ticket never says more than is held."""
+        lease, ticket = self._lease, self._ticket
+        self._lease = self._ticket = None
+        if ticket is not None:
+            ticket.say("")
+        if lease is not None:
+            lease.release()
+            note(self._job_dir, "card_released")
+        if ticket is not None:
+            ticket.end()
+            ticket.folder.close()
+
+    def _locked(self, cards: Tuple[str, ...]) -> bool:
+        if self._ticket is None:
+            return False
+        try:
+            self._lease = leases.acquire(self._ticket.folder, cards)
+        except leases.Busy:
+            return False
+        return True
+
+    def _is_mine(self) -> bool:
+        """The cards are held: settle against whoever takes the job out of the line at this moment."""
+        if self._write("go", "") == "go":
+            return True
+        if self._ticket is not None and self._lease is not None:
+            self._ticket.say("")
+            self._lease.release()
+            self._lease = None
+        return False
+
+    def _check_holder(self, holder: line.Ticket) -> None:
+        """A live ticket says that it holds a card whose lock is free: somebody took the lock's file away."""
+        if self._ticket is None:
+            return
+        folder = self._ticket.folder
+        for uuid in set(holder.cards) & set(self._request.cards):
+            if leases.is_held(folder, uuid):
+                continue
+            now = tickets.still(folder, holder)
+            if now is not None and now.says == line.HOLDS and not leases.is_held(folder, uuid):
+                path = leases.path_of(folder, uuid)
+                message = "the lock %s was unlinked or replaced while run %s of %s holds its card" % (
+                    (path, now.run) + (account(now.uid),)
+                )
+                raise Refused("no_lock", message, {"path": path, "run": now.run, "account": account(now.uid)})
+
+    def _waiting(self, turn: line.Turn) -> InLine:
+        cards = tuple(sorted(self._request.cards))
+        one = turn.holder or turn.ahead
+        if one is None:
+            return InLine(cards, turn.position, "its cards are held by somebody who stands in no line")
+        age_s = max(0.0, tickets.now_s() - one.since_s)
+        verb = "holds" if one.says == line.HOLDS else "is ahead in line for"
+        told = (one.run, account(one.uid), one.job_id, round(age_s, 1))
+        why = "run %s of %s %s it" % (one.run or "(unnamed)", account(one.uid), verb)
+        return InLine(cards, turn.position, why, turn.ahead.job_id if turn.ahead is not None else "", *told)
+
+    def _granted(self) -> InLine:
+        return self._said if self._said is not None else InLine(tuple(sorted(self._request.cards)), granted=True)
+
+    def _held_by_named(self) -> bool:
+        """The job that this one replaces holds the cards still, and is stopped before this one starts."""
+        return self._said is not None and self._said.holder_job_id in self._request.named
+
+    def _busy(self) -> Refused:
+        said = self._said if self._said is not None else InLine(self._request.cards)
+        facts = {"cards": ", ".join(said.cards), "why": said.why, "run": said.holder_run}
+        facts.update(account=said.holder_account, job=said.holder_job_id)
+        if said.holder_age_s is not None:
+            facts["age_s"] = "%.0f" % said.holder_age_s
+        facts.update(pid=self._holder_pid(said.holder_job_id))
+        message = "the card is busy and queue.wait is 0: %s" % said.why
+        return Refused("gpu_busy", message, {name: value for name, value in facts.items() if value})
+
+    def _holder_pid(self, job_id: str) -> str:
+        seen = tickets.read(self._ticket.folder) if self._ticket is not None else ()
+        return next((str(one.pid) for one in seen if one.job_id == job_id and one.pid), "")
+
+    def _mark(self) -> str:
+        try:
+            found = read_record(os.path.join(self._record_dir, names.LEFT), Decision)
+        except Unreadable:
+            found = None
+        return found.decision if found is not None else ""
+
+    def _write(self, decision: str, reason: str) -> str:
+        place_once(os.path.join(self._record_dir, names.LEFT), Decision(decision, reason, "keeper", time.time()))
+        return self._mark()
+
+    def _say(self, said: InLine) -> None:
+        """Keep it for reports; ages alone are no news."""
+        before = self._said
+        if before is not None and dataclasses.replace(before, holder_age_s=said.holder_age_s) == said:
+            return
+        self._said = said
+        try:
+            write_record(os.path.join(self._job_dir, names.LINE), said)
+        except OSError:
+            # A courtesy: a full disk hides the place in line, it does not lose it.
+            pass
+
+
+def account(uid: int) -> str:
+    """The name of an account, its number when it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
