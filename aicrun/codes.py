@@ -217,7 +217,7 @@ AIC-E680 a value is unsafe inside a text command
   A placeholder's value has characters that a shell would read as more than one plain word. Use its variable, quoted.
   | command: python sft.py --name "$AICRUN_RUN_NAME"
 AIC-E681 cards cannot be leased yet
-  This version plans runs with cards and does not start them.
+  An older version plans runs with cards and does not start them; this one does.
   | aicrun plan run.yaml
 AIC-E682 this upload target is not supported yet
   This version writes to file: targets.

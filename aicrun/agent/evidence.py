@@ -62,27 +62,18 @@ def gather(home: Home, run: str, job_id: str) -> Known:
     decision = read_record(os.path.join(record_dir, names.DECISION), Decision) or Decision("")
     reader = _Reader()
     launch = reader.read(os.path.join(job_dir, names.LAUNCH), Launch)
-    attempt, steps = _steps(reader, job_dir)
-    end = reader.read(os.path.join(record_dir, names.END), End)
     mark = reader.read(os.path.join(record_dir, names.LEFT), Decision) or Decision("")
     line = reader.read(os.path.join(job_dir, names.LINE), InLine)
-    role = launch.role if launch is not None else "keeper"
-    may_live = not lives and (end is None or role == "again") and bool(steps)
-    evidence = Evidence(
+    evidence = dataclasses.replace(
+        _of_steps(reader, job_dir, lives, launch),
         decision=decision.decision,
         reason=decision.reason,
         left=mark.decision == "no",
-        end=end,
-        has_folder=os.path.isdir(job_dir),
-        keeper_lives=lives,
-        role=role,
-        same_boot=launch is None or launch.boot == boot_identity(),
-        steps=steps,
-        attempt=attempt,
-        tree_lives=may_live and tree_lives(job_id, steps),
         left_reason=mark.reason,
         in_line=line is not None and (not line.granted or bool(line.why)),
     )
+    end = reader.read(os.path.join(record_dir, names.END), End)
+    evidence = _with_end(evidence, job_id, end)
     return Known(
         record=record,
         evidence=evidence,
@@ -98,6 +89,24 @@ def gather(home: Home, run: str, job_id: str) -> Known:
         line=line,
         card_allocated=bool(record.cards) and mark.decision == "go",
     )
+
+
+def _of_steps(reader: "_Reader", job_dir: str, lives: bool, launch: Optional[Launch]) -> Evidence:
+    attempt, steps = _steps(reader, job_dir)
+    return Evidence(
+        has_folder=os.path.isdir(job_dir),
+        keeper_lives=lives,
+        role=launch.role if launch is not None else "keeper",
+        same_boot=launch is None or launch.boot == boot_identity(),
+        steps=steps,
+        attempt=attempt,
+    )
+
+
+def _with_end(seen: Evidence, job_id: str, end: Optional[End]) -> Evidence:
+    """The end, and whether anything still lives: looked for only where no keeper would know it."""
+    may_live = not seen.keeper_lives and (end is None or seen.role == "again") and bool(seen.steps)
+    return dataclasses.replace(seen, end=end, tree_lives=may_live and tree_lives(job_id, seen.steps))
 
 
 def starts_of(steps: Tuple[StepSeen, ...]) -> Tuple[StepStart, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Tuple
 
 from aicrun.agent import build, cards, facts, jobs, launch, machine, notes
 from aicrun.agent.digest import agent_digest
+from aicrun.agent.holders import with_holders
 from aicrun.agent.home import Home
 from aicrun.agent.process import boot_identity
 from aicrun.agent.programs import bundle_root
@@ -56,7 +57,7 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
         agent_digest=agent_digest(bundle_root()),
         cpus=count,
         memory_mib=memory_mib,
-        cards=cards.cards(os.environ) if with_cards else Cards("unknown", "not_asked"),
+        cards=with_holders(cards.cards(os.environ)) if with_cards else Cards("unknown", "not_asked"),
         state_root=home.root,
         jobs_root=home.jobs_root,
         survival=machine.survival(),

@@ -86,6 +86,8 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         progress={item.name: {"pattern": item.pattern, "goal": item.goal} for item in spec.progress},
         notes=spec.notes,
         max_jobs=site.machine.max_jobs,
+        queue_wait_s=spec.queue_wait_s,
+        priority=spec.queue_priority,
     )
 
 

@@ -25,7 +25,6 @@ UNREADABLE = "AIC-E677"
 NO_DATA = "AIC-E678"
 NO_REQUIREMENTS = "AIC-E679"
 UNSAFE_VALUE = "AIC-E680"
-NO_LEASES_YET = "AIC-E681"
 NO_TARGET_YET = "AIC-E682"
 
 
@@ -112,12 +111,6 @@ def unsafe_value(spec: RunSpec, placeholder: str, value: str, variable: str) -> 
     )
     told = f"refused, the value of ${{{placeholder}}} has characters that the shell would read"
     return Refusal(UNSAFE_VALUE, 4, told, facts, (Way("then look again", typed("plan", spec)),))
-
-
-def no_leases_yet() -> Refusal:
-    """A run with cards can be planned and not applied: cards cannot be reserved yet."""
-    told = "cannot be applied yet: this version cannot reserve cards"
-    return Refusal(NO_LEASES_YET, 8, told, (), (Way("see what it asks", "aicrun explain machine.gpu"),))
 
 
 def no_target_yet(spec: RunSpec, scheme: str) -> Refusal:

@@ -215,8 +215,6 @@ def _start_ways(task: Task, sign: Sign, options: Options) -> tuple[Way, ...]:
 
 
 def _not_yet(wanted: Wanted) -> Refusal | None:
-    if wanted.spec.machine.gpu is not None:
-        return refusals.no_leases_yet()
     upload = wanted.spec.checkpoints.upload
     if upload is not None and upload.scheme not in SCHEMES:
         return refusals.no_target_yet(wanted.spec, upload.scheme)

@@ -206,13 +206,14 @@ def test_a_missing_requirements_file_is_refused() -> None:
 # What this version cannot apply.
 
 
-def test_a_run_with_a_card_is_planned_and_not_applied() -> None:
+def test_a_run_with_a_card_asks_for_it_by_uuid_and_says_how_it_waits() -> None:
     from unit.plan.worlds import gpu_box, home, lab
 
     item = plan((sft_wish(),), fleet(gpu_box(), lab(), home()), Options()).runs[0]
     assert item.draft is not None and len(item.draft.cards) == 1
-    assert item.apply_refusal is not None
-    assert (item.apply_refusal.code, item.apply_refusal.exit) == ("AIC-E681", 8)
+    # Not for its card: only its upload target is one that this version cannot write to.
+    assert item.apply_refusal is not None and item.apply_refusal.code == "AIC-E682"
+    assert (item.draft.queue_wait_s, item.draft.priority) == (86400, 0)
 
 
 def test_a_run_with_another_target_is_planned_and_not_applied() -> None:
