@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from aicrun.spec.unsupported import meanwhile
+
 _MOST_READ_BYTES = 256 * 1024
 _MOST_SCRIPTS = 500
 _REQUIREMENTS = ("requirements.txt", "requirements-train.txt")
@@ -87,7 +89,7 @@ def draft_run_yaml(facts: FolderFacts) -> str:
         parts.append("# setup:\n#   packages: [numpy]   # pyproject.toml is not installed yet: list its packages")
     parts.append(f"command: {_command(facts)}")
     parts.append("limits: {max_duration: 12h}")
-    parts.append("\n".join(_wishes(facts)))
+    parts.append("\n".join(_wishes()))
     return "\n\n".join(parts) + "\n"
 
 
@@ -100,11 +102,13 @@ def _command(facts: FolderFacts) -> str:
     return f'{interpreter} {script} {flag} "$AICRUN_CHECKPOINT_DIR"'
 
 
-def _wishes(facts: FolderFacts) -> Iterator[str]:
+def _wishes() -> Iterator[str]:
     yield "# checkpoints:          # uploads as the run's own last step, and verifies it"
-    yield f"#   upload: {{to: s3://bucket/{facts.name}/}}"
-    yield "# secrets: [HF_TOKEN]   # names only; values come from your environment"
-    yield "# resume: {from: latest}  # the command finds its start in $AICRUN_RESUME_FROM"
+    yield "#   upload: {to: file:~/checkpoints/}"
+    if not meanwhile("secrets"):
+        yield "# secrets: [HF_TOKEN]   # names only; values come from your environment"
+    if not meanwhile("resume"):
+        yield "# resume: {from: latest}  # the command finds its start in $AICRUN_RESUME_FROM"
     yield "#"
     yield "# every field: aicrun explain run"
 

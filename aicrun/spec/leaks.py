@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from aicrun.spec.findings import Finding, Range, part_of, range_of
 from aicrun.spec.nodes import Node, Path, Text, dotted
 from aicrun.spec.secrets import Mask, flags_in, is_random, is_secret_by_name, shapes_in
+from aicrun.spec.unsupported import meanwhile
 
 MARK = "x-not-secret"
 # All are hidden; a person who reads of twenty in one value need not read of more.
@@ -117,6 +118,9 @@ def _note(node: Node) -> str:
 
 
 def _instead(path: Path) -> str:
+    until_secrets = meanwhile("secrets")
+    if until_secrets:
+        return f"remove it; until secrets are built, {until_secrets}"
     if _is_env(path) and len(path) == 2:
         return f'remove the line, write "secrets: [{path[-1]}]" and export it in your shell'
     return "remove it, and keep the value on the machine or in a secret"

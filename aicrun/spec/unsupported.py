@@ -30,6 +30,14 @@ NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
 RESERVED = ("nodes", "share", "after")
 
 
+def meanwhile(*path: str) -> str:
+    """What to do until the whole field at `path` is built; empty when it is supported.
+
+    Advice asks here, so that no help leads into a refusal, and heals when a row goes.
+    """
+    return next((help_ for field, values, help_ in NOT_YET if field == path and not values), "")
+
+
 def unsupported_findings(root: Node) -> Iterator[Finding]:
     """A finding for each field that is there and is not supported, or is a reserved word."""
     for path, values, help_ in NOT_YET:

@@ -55,13 +55,19 @@ command: python train/sft.py --out "$AICRUN_CHECKPOINT_DIR"
 limits: {max_duration: 12h}
 
 # checkpoints:          # uploads as the run's own last step, and verifies it
-#   upload: {to: s3://bucket/sft-run/}
-# secrets: [HF_TOKEN]   # names only; values come from your environment
-# resume: {from: latest}  # the command finds its start in $AICRUN_RESUME_FROM
+#   upload: {to: file:~/checkpoints/}
 #
 # every field: aicrun explain run
 """
     )
+
+
+def test_every_wish_that_is_offered_is_supported(tmp_path: Path) -> None:
+    text = drafted(folder(tmp_path, {"train.py": TRAIN}))
+    wishes = [line[2:] for line in text.splitlines() if line.startswith("# ") and "every field" not in line]
+    taken = "\n".join(line for line in text.splitlines() if not line.startswith("#")) + "\n" + "\n".join(wishes)
+    assert "checkpoints:" in taken
+    load_run_text(taken.encode(), "run.yaml", str(tmp_path))
 
 
 def test_the_flag_of_the_script_is_used(tmp_path: Path) -> None:
