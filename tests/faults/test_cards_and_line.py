@@ -225,7 +225,7 @@ def test_the_card_stays_held_until_the_last_of_keeper_pump_and_command_is_gone(b
     for pid in victims:
         opened = [os.path.basename(os.readlink(one)) for one in Path(f"/proc/{pid}/fd").iterdir()]
         assert f"{A}.lock" in opened
-        assert any(name.startswith(".t-") or name.startswith("t-") for name in opened)
+        assert any(name.startswith((".t-", "t-")) for name in opened)
     second = box.start("true")
     box.waiting(second)
     for pid in victims:
