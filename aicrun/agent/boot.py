@@ -43,6 +43,10 @@ def _play(arguments):
         from aicrun.agent import keeper
 
         return keeper.main(rest[0], role)
+    if role == "sampler" and len(rest) == 1:
+        from aicrun.agent import telemetry
+
+        return telemetry.main(rest[0])
     if role == "stopper" and len(rest) == 1:
         from aicrun.agent import stopper
 
@@ -55,9 +59,7 @@ def _play(arguments):
         from aicrun.agent import upload
 
         return upload.main(rest[0])
-    sys.stderr.write(
-        "aicrun: boot.py serve | keeper JOBDIR | again JOBDIR | stopper JOBDIR | setup JOBDIR | upload JOBDIR\n"
-    )
+    sys.stderr.write("aicrun: boot.py serve | {keeper | again | sampler | stopper | setup | upload} JOBDIR\n")
     return WRONG_USE
 
 

@@ -52,7 +52,7 @@ def cards(env: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Cards:
 
 def child() -> None:
     """What the asking process does: ask, write one JSON document, end."""
-    sys.stdout.buffer.write(dump(_asked()))
+    sys.stdout.buffer.write(dump(asked()))
     sys.stdout.flush()
 
 
@@ -67,7 +67,8 @@ def _abandon(asking: "subprocess.Popen[bytes]") -> None:
                 stream.close()
 
 
-def _asked() -> Cards:
+def asked() -> Cards:
+    """The cards, asked in this very process: only for one that may hang or crash without harm."""
     try:
         # Imported here: the one door of a package that only hosts with our bundle have.
         import pynvml

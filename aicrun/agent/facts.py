@@ -9,6 +9,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional
 
+from aicrun.agent import telemetry
 from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, read_json, write_record
 from aicrun.wire import names
@@ -45,6 +46,7 @@ def measure(home: Home, request: JobRequest, report: JobReport) -> Dict[str, Any
         "torch": installed(request.setup.path, "torch") if request.setup.key else "",
         "upload": _upload(report),
     }
+    found.update(telemetry.facts_of(home.job_dir(request.job_id)))
     found = {key: value for key, value in found.items() if value not in (None, "", {}, [])}
     write_record(os.path.join(home.record_dir(request.run, request.job_id), names.FACTS), found)
     return found

@@ -12,7 +12,7 @@ import time
 import traceback
 from typing import Dict, List, Optional
 
-from aicrun.agent import card_hold, children, facts, hooks, launch, notes, programs, spawn, step_run
+from aicrun.agent import card_hold, children, facts, hooks, launch, notes, programs, spawn, step_run, telemetry
 from aicrun.agent.decide import expire, standing
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
@@ -165,6 +165,7 @@ class Keeper:
             return
         if not self._at_turn():
             return
+        telemetry.start(self._job_dir)
         exits.append(self._step("command", attempt))
         self._cards.drain()
         self.leave_line()

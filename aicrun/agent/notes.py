@@ -88,7 +88,8 @@ def _words(request: JobRequest, report: JobReport, facts: Dict[str, Any]) -> str
             ended += ", %s %s" % (name, facts[name])
     if facts.get("wall_s") is not None:
         ended += " in %s" % _spoken(float(facts["wall_s"]))
-    lines.append("  " + ended)
+    used = _used(facts)
+    lines.append("  " + ", ".join([ended, used]) if used else "  " + ended)
     made = [("torch", facts.get("torch")), ("python", facts.get("python")), ("env", str(facts.get("env_key", ""))[:8])]
     made_with = ["%s %s" % (name, value) for name, value in made if value]
     if facts.get("steps_per_s"):
@@ -105,6 +106,19 @@ def _words(request: JobRequest, report: JobReport, facts: Dict[str, Any]) -> str
     said = _clean(request.notes[:WORDS_CAP_CHARACTERS]).strip("\n").split("\n")[:WORDS_CAP_LINES]
     lines += ["  > " + line for line in said if line.strip()]
     return "".join(_clean(line) + "\n" for line in lines)
+
+
+def _used(facts: Dict[str, Any]) -> str:
+    parts = []
+    if facts.get("vram_peak_mib") is not None:
+        parts.append("peak %.1f GiB" % (facts["vram_peak_mib"] / 1024.0))
+        if facts.get("card_model"):
+            parts[-1] += " on " + str(facts["card_model"])
+    elif facts.get("memory_peak_mib"):
+        parts.append("peak %d MiB of memory" % facts["memory_peak_mib"])
+    if facts.get("utilization_mean_percent") is not None:
+        parts.append("%.0f%% utilization" % facts["utilization_mean_percent"])
+    return ", ".join(parts)
 
 
 def _spoken(seconds: float) -> str:

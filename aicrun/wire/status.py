@@ -93,6 +93,7 @@ EVENTS = (
     "upload_failed",
     "ended",
     "notes_failed",
+    "pin_violated",
 )
 
 

@@ -1,0 +1,55 @@
+"""What a series of samples comes to, and that its file never exceeds its cap."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from aicrun.agent.telemetry import Peaks, Series, facts_of, measured
+from aicrun.wire.jobs import Client, JobRequest
+
+
+def test_peaks_and_means_of_a_series() -> None:
+    peaks = Peaks()
+    peaks.add({"t_s": 0.0, "memory_mib": 10, "vram_mib": 100, "utilization_percent": 50, "power_w": 100})
+    peaks.add({"t_s": 36.0, "memory_mib": 30, "vram_mib": 90, "utilization_percent": 100, "power_w": 300})
+    peaks.add({"t_s": 72.0, "memory_mib": 20, "output_free_bytes": 7})
+    assert peaks.facts() == {
+        "samples": 3,
+        "memory_peak_mib": 30,
+        "vram_peak_mib": 100,
+        "utilization_mean_percent": 75.0,
+        "power_mean_w": 200.0,
+        "energy_wh": 3.0,
+        "output_free_least_bytes": 7,
+    }
+
+
+def test_what_was_never_measured_is_absent() -> None:
+    assert Peaks().facts() == {"samples": 0}
+
+
+def test_the_file_stays_below_its_cap_and_keeps_first_and_last(tmp_path: Path) -> None:
+    path = tmp_path / "telemetry.jsonl"
+    series = Series(str(path), 2000)
+    for number in range(1000):
+        series.add({"t_s": number})
+        assert path.stat().st_size <= 2000
+    times = [json.loads(line)["t_s"] for line in path.read_text().splitlines()]
+    assert times[0] == 0
+    assert times[-1] == 999
+    assert times == sorted(times)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_torn_summary_measures_nothing(tmp_path: Path) -> None:
+    assert facts_of(str(tmp_path)) == {}
+    (tmp_path / "telemetry.json").write_text("{")
+    assert facts_of(str(tmp_path)) == {}
+
+
+def test_a_run_without_cards_asks_no_driver(tmp_path: Path) -> None:
+    request = JobRequest("0" * 16, "a-run", "0" * 16, "", "", Client("", "", ""), {}, str(tmp_path), ("true",))
+    sample, strays, model = measured(request, frozenset(), 1.0)
+    assert sorted(sample) == ["memory_mib", "output_free_bytes", "t_s"]
+    assert (strays, model) == ([], "")
