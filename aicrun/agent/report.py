@@ -30,7 +30,6 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
     where = place(seen)
     job_dir = home.job_dir(record.job_id)
     stop = _stop(known, where)
-    supervision = known.supervision.supervision if known.supervision is not None else record.supervision
     return JobReport(
         job_id=record.job_id,
         run=record.run,
@@ -52,13 +51,14 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         lost_detail=_lost_detail(home, known, where),
         ended_age_s=_age(now, seen.end.at) if seen.end is not None and where.phase == "ended" else None,
         execution=record.execution,
-        supervision=supervision if isinstance(supervision, dict) else {},
+        supervision=_supervision(known),
         source=record.source,
         workspace=record.workspace,
         checkpoints=outlook.checkpoints(record.checkpoints, now),
         upload_request=record.upload,
         upload=known.upload or (seen.end.upload if seen.end is not None else None),
         cards=record.cards,
+        card_indexes=record.card_indexes,
         machine=record.machine,
         spec_file=record.spec_file,
         swept=seen.end is not None and not seen.has_folder,
@@ -69,6 +69,11 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         line=known.line if where.phase not in ("ended", "never_started") else None,
         card_allocated=known.card_allocated,
     )
+
+
+def _supervision(known: Known) -> Dict[str, Any]:
+    changed = known.supervision.supervision if known.supervision is not None else known.record.supervision
+    return changed if isinstance(changed, dict) else {}
 
 
 def broken(run: str, job_id: str, error: Unreadable) -> JobReport:

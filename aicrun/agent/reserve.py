@@ -218,6 +218,7 @@ def _record(home: Home, request: JobRequest) -> RunRecord:
         upload=request.upload,
         source=request.source,
         cards=request.cards,
+        card_indexes=request.card_indexes,
         boot_id=boot_identity().boot_id,
         host_id=home.host_id,
     )

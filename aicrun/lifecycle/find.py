@@ -8,6 +8,7 @@ from aicrun.errors import HostRefused, HostUnreachable, UsageError, Way
 from aicrun.hosts.backend import Backend
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.survey import Heard, ask_all
+from aicrun.plan.nearest import index_ranges
 from aicrun.spec.model import Machine
 from aicrun.wire.jobs import JobReport
 from aicrun.wire.status import Standing, status_of
@@ -24,6 +25,12 @@ class Found:
     def standing(self) -> Standing:
         """The job's status in the user's words."""
         return status_of(self.report)
+
+    @property
+    def place(self) -> str:
+        """`lab[1]`: the machine and the job's cards there, by the numbers they had when it was planned."""
+        cards = self.report.card_indexes
+        return f"{self.machine}[{index_ranges(cards)}]" if cards else self.machine
 
 
 @dataclass(frozen=True, slots=True)

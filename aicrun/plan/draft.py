@@ -82,6 +82,7 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         upload=_upload(spec, values, site.reading.home),
         limits=limits(spec),
         cards=tuple(item.uuid for item in site.chosen if isinstance(item, CardOn)),
+        card_indexes=tuple(item.index for item in site.chosen if isinstance(item, CardOn)),
         path=tuple(absolute(part, site.reading.home) for part in site.machine.path),
         progress={item.name: {"pattern": item.pattern, "goal": item.goal} for item in spec.progress},
         notes=spec.notes,

@@ -21,6 +21,13 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `3rd`, `11th`: a place in line, from 1."""
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """`1 card`, `2 cards`, `2 copies`."""
     return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"

@@ -110,6 +110,7 @@ class JobRequest:
     upload: Optional[Upload] = None
     limits: Limits = Limits()
     cards: Tuple[str, ...] = ()
+    card_indexes: Tuple[int, ...] = ()
     path: Tuple[str, ...] = ()
     progress: Dict[str, Any] = dataclasses.field(default_factory=dict)
     notes: str = ""
@@ -141,6 +142,7 @@ class RunRecord:
     upload: Optional[Upload] = None
     source: Optional[Source] = None
     cards: Tuple[str, ...] = ()
+    card_indexes: Tuple[int, ...] = ()
     boot_id: str = ""
     host_id: str = ""
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -335,6 +337,7 @@ class JobReport:
     upload_request: Optional[Upload] = None
     upload: Optional[UploadResult] = None
     cards: Tuple[str, ...] = ()
+    card_indexes: Tuple[int, ...] = ()
     machine: str = ""
     spec_file: str = ""
     swept: bool = False

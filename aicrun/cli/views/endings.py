@@ -14,7 +14,7 @@ from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
-from aicrun.plan.words import count, counted, gib, harmless, size, took
+from aicrun.plan.words import count, counted, gib, harmless, name, ordinal, size, took
 
 _COLOURS = {
     api.Status.SUCCEEDED: "green",
@@ -46,9 +46,7 @@ def headline(found: api.Found) -> str:
     report, standing = found.report, found.standing
     status = standing.status.value
     named = f"{status}({standing.reason})" if standing.reason and standing.status is not api.Status.REJECTED else status
-    head = (
-        f"{styled('bold', harmless(report.run))} {styled(_COLOURS.get(standing.status, ''), named)} on {found.machine}"
-    )
+    head = f"{styled('bold', harmless(report.run))} {styled(_COLOURS.get(standing.status, ''), named)} on {found.place}"
     lasted = lasted_s(report)
     if standing.status is api.Status.REJECTED:
         return f"{head}: it never started ({harmless(standing.reason.replace('_', ' '))})"
@@ -202,15 +200,25 @@ def going_lines(found: api.Found) -> list[str]:
         Way("follow", f"aicrun logs -f {report.run}"),
         Way("stop", f"aicrun stop {report.run}"),
     )
-    shown = [f"{run} {verb} {found.machine}. It goes on when this terminal closes."]
+    shown = [f"{run} {verb} {found.place}. {_afterwards(found)}"]
     return [*shown, *(f"  {way.what:<10}{styled('bold', way.command)}" for way in ways)]
+
+
+def _afterwards(found: api.Found) -> str:
+    line = found.report.line
+    if found.standing.status is not api.Status.ENQUEUED or line is None:
+        return "It goes on when this terminal closes."
+    if line.position > 1 or not line.holder_run:
+        return f"It is {ordinal(max(1, line.position))} in line and starts by itself."
+    whose = f" of {name(line.holder_account)}" if line.holder_account else ""
+    return f"It starts by itself when {name(line.holder_run)}{whose} ends."
 
 
 def left_lines(found: api.Found) -> tuple[str, ...]:
     """After Ctrl-C: the run goes on, how to come back and how to stop it."""
     run = found.report.run
     ways = (Way("come back", f"aicrun logs -f {run}"), Way("stop it", f"aicrun stop {run}"))
-    return (f"{harmless(run)} goes on on {found.machine}. Nothing was stopped.", *next_lines(ways))
+    return (f"{harmless(run)} goes on on {found.place}. Nothing was stopped.", *next_lines(ways))
 
 
 def step_progress(report: api.JobReport) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aicrun import api
 from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.endings import step_progress
-from aicrun.plan.words import ago, card_model, cells, count, counted, cut, duration, gib, harmless, name, size
+from aicrun.plan.words import ago, card_model, cells, count, counted, cut, duration, gib, harmless, name, ordinal, size
 
 _COLOURS = {
     api.Status.SUCCEEDED: "green",
@@ -53,7 +53,7 @@ def _row(found: api.Found) -> tuple[str, ...]:
     return (
         name(report.run),
         standing.status.value,
-        found.machine,
+        found.place,
         step_progress(report),
         "-" if lasted is None else duration(lasted),
         _detail(found),
@@ -62,6 +62,8 @@ def _row(found: api.Found) -> tuple[str, ...]:
 
 def _detail(found: api.Found) -> str:
     report, standing = found.report, found.standing
+    if standing.status is api.Status.ENQUEUED and report.line is not None and report.line.position:
+        return f"{ordinal(report.line.position)} in line"
     if standing.status is api.Status.SUCCEEDED:
         return ago(report.ended_age_s) if report.ended_age_s is not None else ""
     if standing.status is api.Status.STOPPED and report.stop is not None:

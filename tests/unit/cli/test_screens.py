@@ -24,6 +24,7 @@ from aicrun.plan.words import cells
 from aicrun.spec.model import LocalReach, Machine, SshReach
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Holder, HostReading, Survival
+from aicrun.wire.jobs import InLine
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/screens"
 OOM = (
@@ -77,6 +78,16 @@ def test_a_started_run_goes_on_without_this_terminal() -> None:
     held("apply_started", going_lines(on_lab()))
 
 
+def test_a_run_in_line_says_what_it_waits_for() -> None:
+    line = InLine(("GPU-1",), 1, holder_run="dpo-2", holder_account="ana")
+    first = Found("gpu-box", report(phase="waiting", steps=(), line=line, card_indexes=(1,)))
+    held("apply_enqueued", going_lines(first))
+    third = Found("gpu-box", report(phase="waiting", steps=(), line=replace(line, position=3), card_indexes=(0, 1)))
+    assert (
+        plain(going_lines(third)[0]) == "sft-run is enqueued on gpu-box[0-1]. It is 3rd in line and starts by itself."
+    )
+
+
 def test_ctrl_c_says_how_to_come_back_and_how_to_stop() -> None:
     held("interrupted", left_lines(on_lab()))
 
@@ -94,10 +105,12 @@ def test_steps_of_an_apply() -> None:
 
 
 def listing() -> Listing:
+    line = InLine(("GPU-1",), 1)
+    in_line = report(run="eval-7b", phase="waiting", steps=(), progress={}, age_s=1200.0, card_indexes=(1,), line=line)
     ran = [
         on_lab(),
         Found("home", report(run="rm-base", phase="setup", steps=(), progress={}, age_s=64.0)),
-        Found("gpu-box", report(run="eval-7b", phase="waiting", steps=(), progress={}, age_s=1200.0)),
+        Found("gpu-box", in_line),
         succeeded(),
         replace_run(failed(), "lora-x"),
         replace_run(lost(), "ppo-a"),

@@ -143,3 +143,11 @@ def test_wide_characters_take_two_columns() -> None:
 )
 def test_a_model_goes_without_its_vendor(told: str, shown: str) -> None:
     assert words.card_model(told) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (21, "21st"), (113, "113th")],
+)
+def test_places_in_line(number: int, text: str) -> None:
+    assert words.ordinal(number) == text
