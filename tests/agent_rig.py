@@ -178,9 +178,20 @@ class Rig:
         return int(json.loads((self.folder(job_id) / names.LAUNCH).read_text())["pid"])
 
     def pump(self, job_id: str, but: int) -> int:
-        """The pid of the job's pump: the keeper's child that is not the step's program `but`."""
+        """The pid of the job's pump: the keeper's child that is a fork of it, and not the step's program `but`."""
+        return self._child(job_id, b"keeper", but)
+
+    def sampler(self, job_id: str) -> int:
+        """The pid of the process that measures the job's command."""
+        return self._child(job_id, b"sampler", 0)
+
+    def _child(self, job_id: str, role: bytes, but: int) -> int:
         keeper = self.keeper(job_id)
-        return int(until(lambda: next((pid for pid in children(keeper) if pid != but), 0)))
+
+        def found() -> int:
+            return next((pid for pid in children(keeper) if pid != but and role in command_line(pid)), 0)
+
+        return int(until(found))
 
     def folder(self, job_id: str) -> Path:
         """The job folder."""
@@ -226,6 +237,14 @@ def children(pid: int) -> list[int]:
     except OSError:
         return []
     return [int(word) for word in text.split() if lives(int(word))]
+
+
+def command_line(pid: int) -> list[bytes]:
+    """The words of a process's command line; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def lives(pid: int) -> bool:

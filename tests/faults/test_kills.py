@@ -8,7 +8,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from agent_rig import Rig, lives, state_of
+from agent_rig import Rig, command_line, lives, state_of
 from support import until
 
 from aicrun.agent import process
@@ -175,10 +175,23 @@ def _tree(pid: int) -> list[int]:
 def _is_pump(pid: int) -> bool:
     """A forked, not executed child of the keeper carries the keeper's own command line; so does one at its gate."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as stream:
-            return b"keeper" in stream.read().split(b"\0") and os.getsid(pid) != pid
-    except OSError:
+        return b"keeper" in command_line(pid) and os.getsid(pid) != pid
+    except ProcessLookupError:
         return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_sampler_that_dies_or_hangs_changes_nothing(rig: Rig, how: signal.Signals) -> None:
+    job = rig.start("unmeasured-run", "while [ ! -e go ]; do sleep 0.05; done; exit 9")
+    rig.running(job)
+    sampler = rig.sampler(job)
+    os.kill(sampler, how)
+    (rig.home / "work/unmeasured-run/go").touch()
+    standing = status_of(rig.ended(job))
+    assert (standing.status, standing.code) == (Status.FAILED, 9)
+    until(lambda: not lives(rig.keeper(job)))
+    # A process stuck in a driver cannot be ended, so nobody waits for it, and it holds nothing of the job.
+    assert lives(sampler) == (how == signal.SIGSTOP)
 
 
 def test_a_stopped_keeper_only_delays_the_truth(rig: Rig) -> None:
