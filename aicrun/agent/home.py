@@ -15,7 +15,7 @@ import time
 from typing import Iterator, List, Mapping, Optional, Tuple
 
 from aicrun.agent.host_id import host_id
-from aicrun.agent.records import NewerRecord, Unreadable, place_once, read_record, write_record
+from aicrun.agent.records import NewerRecord, Unreadable, make_private, place_once, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
 
@@ -94,7 +94,7 @@ class Home:
         """The run that the job's record stands under, None when there is no such record."""
         if not names.HEX16.match(job_id):
             return None
-        return next((run for run in self.run_names() if os.path.isdir(self.record_dir(run, job_id))), None)
+        return next((run for run in self.run_names() if _is_there(self.record_dir(run, job_id))), None)
 
     def notes_path(self) -> str:
         """The notes of this host."""
@@ -177,11 +177,32 @@ def file_system(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
 
 
 def listed(path: str) -> List[str]:
-    """The names in a folder, none when there is no such folder."""
+    """The names in a folder, none when there is no such folder.
+
+    Raises `Refused` (state_unusable) for a folder that is there and cannot be read: that is not an empty one, and
+    whoever took it for empty would start a run twice.
+    """
     try:
         return os.listdir(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return True
+
+
+def _unreadable(path: str, error: OSError) -> Refused:
+    message = "%s cannot be read: %s" % (path, error.strerror)
+    return Refused("state_unusable", message, {"path": path, "cause": str(error.strerror)})
 
 
 def _home_folder(env: Mapping[str, str]) -> str:
@@ -199,7 +220,7 @@ def _home_folder(env: Mapping[str, str]) -> str:
 
 def _make_private(path: str, parents: bool = False) -> None:
     if parents:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_private(os.path.dirname(path))
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:

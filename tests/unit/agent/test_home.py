@@ -105,3 +105,26 @@ def test_the_host_lock_is_had_by_one_and_refused_after_its_time(
         assert caught.value.token == "no_lock"
     with home.host_lock():
         pass
+
+
+def test_a_folder_of_records_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
+    home = open_home({"HOME": str(tmp_path)})
+    assert home.job_ids("sft-run") == ()
+    assert home.run_of("a" * 16) is None
+    # A link to itself: `ELOOP` stands for every error of a disk or a share that comes and goes.
+    os.symlink("sft-run", home.run_dir("sft-run"))
+    with pytest.raises(Refused, match="sft-run cannot be read") as caught:
+        home.job_ids("sft-run")
+    assert caught.value.token == "state_unusable"
+    with pytest.raises(Refused, match="cannot be read"):
+        home.run_of("a" * 16)
+
+
+def test_folders_above_the_state_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        open_home({"HOME": str(tmp_path)})
+    finally:
+        os.umask(before)
+    for folder in (".local", ".local/state", ".local/state/aicrun"):
+        assert os.stat(tmp_path / folder).st_mode & 0o777 == 0o700
