@@ -79,7 +79,11 @@ def start(wanted: Start) -> Started:
                 words = f"{started.machine} holds {wanted.item.run} already: started by {who.user} from {who.host}"
             wanted.tell(StepDone(wanted.item.run, "start", words, time.monotonic() - began))
             return started
-    raise HostRefused(
+    raise _unsettled(wanted)
+
+
+def _unsettled(wanted: Start) -> HostRefused:
+    return HostRefused(
         "AIC-E620",
         f"{wanted.item.run} could not be settled: others are starting it at this moment",
         token="busy",
@@ -154,7 +158,11 @@ def _adopt(wanted: Start, reserved: Reserved) -> Started | None:
 def _await_decision(
     wanted: Start, machine: str, rival: JobReport, touch: Callable[[], None] | None
 ) -> JobReport | None:
-    """The rival once it was decided `go`, None once it can never start; `touch` keeps the own reservation alive."""
+    """The rival once it was decided `go`, None once it can never start; `touch` keeps the own reservation alive.
+
+    Raises `HostRefused` for one that stays undecided: its client lives (it may be stopping an old job for long), and
+    whoever went on would start a second copy.
+    """
     patience = Patience(wanted.session, machine, rival.run, wanted.tell, _RESEND_S)
     end = time.monotonic() + _AWAIT_S
     while rival.decision == "undecided" and time.monotonic() < end:
@@ -162,6 +170,8 @@ def _await_decision(
         rival = patience.ask(lambda backend: backend.wait(job_id, "scheduling", 10.0))  # noqa: B023  # used at once
         if touch is not None:
             touch()
+    if rival.decision == "undecided":
+        raise _unsettled(wanted)
     return rival if rival.decision == "go" else None
 
 
@@ -202,7 +212,11 @@ def _decided(wanted: Start, request: JobRequest, machine: str, rival: JobReport)
         decision = _withdraw(wanted, machine, rival.job_id, f"by {request.job_id} of {wanted.session.by}")
         return rival if decision == "go" else None
     _touch(wanted, request)
-    return _await_decision(wanted, machine, rival, lambda: _touch(wanted, request))
+    try:
+        return _await_decision(wanted, machine, rival, lambda: _touch(wanted, request))
+    except HostRefused:
+        _withdraw(wanted, wanted.machine, request.job_id, f"{rival.job_id} stays undecided")
+        raise
 
 
 def _withdraw(wanted: Start, machine: str, job_id: str, reason: str) -> str:

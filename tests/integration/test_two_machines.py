@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from support import Person, processes_with, until
 
-from aicrun.errors import HostUnreachable
+from aicrun.errors import HostRefused, HostUnreachable
 from aicrun.hosts.agent_backend import AgentBackend
 from aicrun.hosts.backend import Backend
 from aicrun.hosts.local import LocalTransport
+from aicrun.lifecycle import start as start_file
 from aicrun.lifecycle.ledger import Ledger
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.start import Start, Started, start
@@ -134,6 +135,18 @@ def test_a_lower_rival_goes_first_and_is_adopted_when_it_confirms(world: World) 
     assert got[0].adopted
     assert got[0].report.job_id == job_id
     assert [report.job_id for report in world.going()] == [job_id]
+
+
+def test_a_lower_rival_that_stays_undecided_is_never_taken_for_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its client lives and touches it, while it waits for the end of the job that it replaces.
+    monkeypatch.setattr(start_file, "_AWAIT_S", 0.2)
+    rival, job_id = world.reserved("attic", "1" * 16)
+    with pytest.raises(HostRefused, match="could not be settled"):
+        world.start("lab", "5" * 16)
+    assert [report.job_id for report in world.going()] == [job_id]
+    assert rival.confirm(job_id)[0] == "go"
 
 
 @pytest.mark.parametrize("turn", range(3))
