@@ -107,7 +107,8 @@ def delete_command(screen: Screen, run: str, yes: bool, machines: str) -> int:
         if not agreed(screen, question, yes, f"aicrun delete {run}"):
             screen.err(["Nothing was deleted."])
             return _done(screen, "delete", found)
-        kept = last_line(found)
+        kept = found.report.checkpoints
+        left = [f"kept: {last_line(found)}"] if kept is not None and kept.newest else []
         found = api.delete(session, found)
-        screen.out([f"deleted the records and logs of {found.report.run}, job {found.report.job_id}", f"kept: {kept}"])
+        screen.out([f"deleted the records and logs of {found.report.run}, job {found.report.job_id}", *left])
     return _done(screen, "delete", found)

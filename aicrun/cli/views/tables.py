@@ -62,6 +62,8 @@ def _row(found: api.Found) -> tuple[str, ...]:
 
 def _detail(found: api.Found) -> str:
     report, standing = found.report, found.standing
+    if report.forgotten:
+        return "forgotten"
     if standing.status is api.Status.ENQUEUED and report.line is not None and report.line.position:
         return f"{ordinal(report.line.position)} in line"
     if standing.status is api.Status.SUCCEEDED:

@@ -127,6 +127,12 @@ def test_the_list_of_runs() -> None:
     held("list", list_lines(Screen(), listing(), everything=False))
 
 
+def test_a_forgotten_job_is_told_as_such() -> None:
+    forgotten = Found("lab", replace(lost().report, forgotten=True))
+    assert "unknown" in plain(list_lines(Screen(), Listing((forgotten,), 0, ()), everything=False)[1])
+    assert plain(list_lines(Screen(), Listing((forgotten,), 0, ()), everything=False)[1]).endswith("forgotten")
+
+
 def test_an_empty_list_says_what_to_type() -> None:
     held("list_empty", list_lines(Screen(), Listing((), 0, ()), everything=False))
 
