@@ -119,7 +119,7 @@ class FolderTarget:
         temporary = self._temporary(place)
         try:
             sent = _copy(output, temporary)
-        except OSError:
+        except BaseException:
             _gone(temporary)
             raise
         if sent is None:

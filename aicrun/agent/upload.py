@@ -5,12 +5,13 @@ It runs as `boot.py upload JOBDIR`. Only what was read back counts; the checkpoi
 
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any, Dict, List, Tuple
 
 from aicrun.agent.home import open_home
-from aicrun.agent.outputs import Outputs, outputs, printable
+from aicrun.agent.outputs import Output, Outputs, outputs, printable
 from aicrun.agent.records import Unreadable, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.targets import CannotUpload, Sent, Target, target
@@ -23,6 +24,8 @@ LISTED = 100
 
 def main(job_folder: str) -> int:
     """Upload the checkpoints of the job whose folder this is: 0 only when everything was verified, else 1."""
+    # So that a stop leaves no half-copied file on the target.
+    signal.signal(signal.SIGTERM, _stop)
     try:
         home = open_home(os.environ)
         request = read_record(os.path.join(job_folder, names.REQUEST), JobRequest)
@@ -38,7 +41,20 @@ def main(job_folder: str) -> int:
     except OSError as error:
         _say("%s: %s" % (error.filename or "the record", error.strerror))
         return 1
+    except _Stopped:
+        # Ended by the signal itself, as the exit record shall say.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 1
     return 0 if result.verified else 1
+
+
+class _Stopped(BaseException):
+    """A stop's signal arrived."""
+
+
+def _stop(_number: int, _frame: Any) -> None:
+    raise _Stopped
 
 
 def upload(request: JobRequest, wanted: Upload, home_folder: str) -> UploadResult:
@@ -52,9 +68,12 @@ def upload(request: JobRequest, wanted: Upload, home_folder: str) -> UploadResul
         missing = list(found.missing)
         if not found.files:
             raise CannotUpload("nothing to upload: the checkpoint folder %s is empty" % request.checkpoints)
+        stamps = {output.path: _stamp(output) for output in found.files}
         goal = target(wanted, request.job_id, home_folder)
         goal.begin(request.checkpoints)
         missing += _send_all(goal, found, sent)
+        if not missing:
+            missing += _moved(request.checkpoints, found, stamps)
         if not missing:
             manifest = manifest_of(request, tuple(sent))
             goal.finish(manifest)
@@ -104,6 +123,28 @@ def _send_all(goal: Target, found: Outputs, sent: List[Sent]) -> List[str]:
             words = why.strerror if isinstance(why, OSError) else str(why)
             lost.append("%s: %s" % (printable(output.path), words))
     return lost
+
+
+def _stamp(output: Output) -> Tuple[int, int]:
+    try:
+        state = os.stat(output.source)
+    except OSError:
+        return (-1, -1)
+    return (state.st_size, state.st_mtime_ns)
+
+
+def _moved(folder: str, then: Outputs, stamps: Dict[str, Tuple[int, int]]) -> List[str]:
+    """What somebody wrote in the checkpoint folder meanwhile: what arrived would be of several moments."""
+    moved = []
+    now = outputs(folder)
+    for output in now.files:
+        if output.path not in stamps:
+            moved.append("%s: it was written while the checkpoints were uploaded" % printable(output.path))
+        elif _stamp(output) != stamps[output.path]:
+            moved.append("%s: it changed while the checkpoints were uploaded" % printable(output.path))
+    gone = set(stamps) - {output.path for output in now.files}
+    moved += ["%s: it went away while the checkpoints were uploaded" % printable(path) for path in sorted(gone)]
+    return moved + [line for line in now.missing if line not in then.missing]
 
 
 def _tell(result: UploadResult, lost: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import P38, REPOSITORY
+from support import P38, REPOSITORY, until
 
 from aicrun.agent import targets
 from aicrun.agent.home import Home
@@ -145,6 +146,63 @@ def test_a_file_that_keeps_changing_is_not_called_uploaded(
         writer.join()
     assert result.missing == ("growing.log: it changed each time it was copied",)
     assert not (share / "growing.log").exists()
+
+
+@pytest.mark.parametrize("what", ["changes", "comes", "goes"])
+def test_what_is_written_during_the_upload_is_never_called_uploaded(
+    job: Job, checkpoints: Path, share: Path, what: str
+) -> None:
+    def write() -> None:
+        # Not before the first checkpoint has arrived, so that its copy did not notice anything.
+        until((share / "step-10/weights.bin").exists)
+        if what == "comes":
+            (checkpoints / "step-30").mkdir()
+            (checkpoints / "step-30/weights.bin").write_bytes(b"late")
+        elif what == "changes":
+            (checkpoints / "step-10/weights.bin").write_bytes(b"late")
+        else:
+            (checkpoints / "step-10/weights.bin").unlink()
+        os.write(gate, b"go on")
+
+    pipe, gate = os.pipe()
+    slow = checkpoints / "step-11"
+    os.mkdir(slow)
+    (slow / "weights.bin").write_bytes(b"x")
+    real = FolderTarget.send
+
+    def send(self: FolderTarget, output: Output) -> Sent:
+        if output.path == "step-11/weights.bin":
+            os.read(pipe, 5)
+        return real(self, output)
+
+    writer = threading.Thread(target=write)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FolderTarget, "send", send)
+        writer.start()
+        result = sent(job(), to(share))
+        writer.join()
+    path = "step-30/weights.bin" if what == "comes" else "step-10/weights.bin"
+    words = {"comes": "it was written", "changes": "it changed", "goes": "it went away"}[what]
+    assert result.missing == (f"{path}: {words} while the checkpoints were uploaded",)
+    assert not result.verified
+    assert not (share / "aicrun-manifest.json").exists()
+
+
+def test_a_stop_leaves_no_half_copied_file_on_the_target(home: Home, job: Job, share: Path) -> None:
+    request = job(upload=to(share))
+    os.makedirs(request.checkpoints)
+    with open(f"{request.checkpoints}/big", "wb") as stream:
+        # A hole: much to read and write, in no time to make.
+        stream.truncate(1 << 40)
+    folder = home.job_dir(request.job_id)
+    os.makedirs(folder)
+    write_record(os.path.join(folder, names.REQUEST), request)
+    argv = [sys.executable, "-I", "-S", str(REPOSITORY / "aicrun/agent/boot.py"), "upload", folder]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
+        until(lambda: share.exists() and os.listdir(share))
+        running.terminate()
+        assert running.wait(20) == -signal.SIGTERM
+    assert os.listdir(share) == []
 
 
 def test_a_file_that_grows_as_fast_as_it_is_read_does_not_fill_the_target(
