@@ -93,8 +93,8 @@ def open_session(
     """
     env = os.environ if env is None else env
     home = env.get("HOME") or os.path.expanduser("~")
-    config = os.path.join(env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "aicrun")
-    state = os.path.join(env.get("XDG_STATE_HOME") or os.path.join(home, ".local/state"), "aicrun")
+    config = os.path.join(_base(env, "XDG_CONFIG_HOME", os.path.join(home, ".config")), "aicrun")
+    state = os.path.join(_base(env, "XDG_STATE_HOME", os.path.join(home, ".local/state")), "aicrun")
     path = find_inventory(machines, env, os.path.abspath(folder), config)
     inventory: Inventory
     inventory, warnings = load_inventory(path) if path else (local_inventory(), ())
@@ -103,6 +103,12 @@ def open_session(
         yield session, warnings
     finally:
         session.close()
+
+
+def _base(env: Mapping[str, str], name: str, otherwise: str) -> str:
+    """The folder that `name` says; a relative one is invalid and passed over (XDG base directory specification)."""
+    folder = env.get(name, "")
+    return folder if os.path.isabs(folder) else otherwise
 
 
 def _client() -> Client:

@@ -176,12 +176,12 @@ class Applying:
             return found, Exit.DONE
         if self._how.follow:
             return self._followed(outcome, found)
-        if not self._how.no_wait:
+        if not self._how.no_wait and outcome.sign is not api.Sign.UPLOAD:
             found = api.until_started(self._session, found, self._story.tell)
         return self._told(found)
 
     def _followed(self, outcome: api.Outcome, found: api.Found) -> tuple[api.Found, Exit]:
-        ended = api.settled(found) and outcome.sign is api.Sign.KEEP
+        ended = api.settled(found) and outcome.sign in (api.Sign.KEEP, api.Sign.UPLOAD)
         if not ended:
             self._screen.err([f"following {found.report.run} on {found.machine}; Ctrl-C leaves it running"])
             # A run that went on before is joined at its last lines, a new one is shown from its first byte.

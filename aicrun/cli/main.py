@@ -17,7 +17,7 @@ from types import FrameType
 import click
 
 from aicrun import __version__
-from aicrun.cli.screen import COMPLETE, Screen, of_environment
+from aicrun.cli.screen import COMPLETE, Screen, fill_streams, of_environment
 from aicrun.errors import AicrunError, Exit, UsageError, Way
 
 # name: (module of aicrun.cli, what the list of commands says)
@@ -98,6 +98,7 @@ def cli(screen: Screen, debug: bool) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Run `aicrun ARGV` and return its exit code; prints every error in our form and never a traceback unasked."""
+    fill_streams()
     screen = of_environment(os.environ)
     if COMPLETE in os.environ:
         from click.shell_completion import shell_complete

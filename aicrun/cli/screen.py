@@ -126,6 +126,22 @@ class Screen:
         stream.flush()
 
 
+def fill_streams() -> None:
+    """Give a process that was started without stdin, stdout or stderr one that swallows and says nothing.
+
+    Before anything is opened: a file of ours must not become what some child takes for its output.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # for as long as the process lives
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # the same
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # the same
+
+
 def of_environment(env: Mapping[str, str]) -> Screen:
     """The screen of this process: width, colour and characters as the environment and the streams allow."""
     dumb = env.get("TERM") == "dumb"
@@ -138,7 +154,7 @@ def of_environment(env: Mapping[str, str]) -> Screen:
         err_colour=coloured and err,
         out_terminal=out,
         err_terminal=err and not dumb,
-        in_terminal=sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty(),
+        in_terminal=not sys.stdin.closed and sys.stdin.isatty(),
     )
 
 

@@ -22,7 +22,8 @@ def supply_uv(backend: Backend, reading: HostReading) -> bool:
     known = UV.get(uv_platform(reading.system, reading.architecture, reading.libc))
     if reading.uv or (known is not None and not backend.missing("", b"", (known[2],))):
         return False
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "aicrun")
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    cache = os.path.join(folder if os.path.isabs(folder) else os.path.expanduser("~/.cache"), "aicrun")
     words = {"system": reading.system, "machine": reading.architecture, "libc": reading.libc}
     path = fetch_uv(cache, env=os.environ, **words)
     if known is not None:

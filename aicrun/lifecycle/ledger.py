@@ -101,7 +101,7 @@ class Ledger:
 
     def _opened(self) -> sqlite3.Connection:
         if self._base is None:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            _make_private(os.path.dirname(self.path))
             flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
             os.close(os.open(self.path, flags, 0o600))
             base = sqlite3.connect(self.path, timeout=10, check_same_thread=False)
@@ -130,6 +130,14 @@ class Ledger:
         self.remark = (
             f"the ledger could not be read ({error}) and was begun anew; no answer depends on it. Old: {aside}"
         )
+
+
+def _make_private(folder: str) -> None:
+    """Make the folder and what is missing above it, 0700 each, whatever the umask."""
+    if not os.path.isdir(folder):
+        _make_private(os.path.dirname(folder))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
 
 
 def _ticks(pid: int) -> int:

@@ -101,8 +101,13 @@ def _decode_record(kind: Any, data: Any, where: str) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """Compact UTF-8 JSON of a record or plain value; strict: NaN and infinities are refused with `ValueError`."""
-    return json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
+    """Compact UTF-8 JSON of a record or plain value; strict: NaN and infinities are refused with `ValueError`.
+
+    The bytes of a file name that are no UTF-8 (lone surrogates in Python's text) become JSON escapes and come back
+    as they were.
+    """
+    text = json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
 
 
 def load(raw: bytes) -> Any:

@@ -160,7 +160,8 @@ def test_a_killed_command_is_a_signal_and_a_killed_tree_is_unknown(project: Proj
     assert "neither success nor failure" in waited.stdout
 
 
-def test_a_failed_upload_is_done_again_without_training_again(project: Project) -> None:
+@pytest.mark.parametrize("how", [(), ("--follow",)])
+def test_a_failed_upload_is_done_again_without_training_again(project: Project, how: tuple[str, ...]) -> None:
     blocked = project.person.home / "kept"
     blocked.write_text("a file where a folder should be")
     project.write()
@@ -168,9 +169,12 @@ def test_a_failed_upload_is_done_again_without_training_again(project: Project) 
     assert done.returncode == 10, done.stdout + done.stderr
     assert "failed(upload_failed)" in done.stdout
     blocked.unlink()
-    again = project.apply()
+    again = project.apply(*how)
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stdout.startswith("^ quick: upload again")
+    told = again.stderr.splitlines()
+    assert len([line for line in told if line.startswith("  upload ")]) == 1
+    assert not [line for line in told if line.startswith(("  started", "│"))]
     assert project.job()["status"] == "succeeded"
     assert len(project.starts()) == 1
     assert project.run("upload", "quick").returncode == 0

@@ -120,6 +120,46 @@ def test_a_closed_pipe_ends_quietly(project: Project) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_from_the_start_stops_nothing(project: Project, closed: str) -> None:
+    project.write("echo x", more="checkpoints: {}\n")
+    shell = f"{sys.executable} -m aicrun apply run.yaml --yes --follow {closed}"
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        cwd=project.folder,
+        env=dict(project.person.env, PYTHONPATH=str(REPOSITORY)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert project.run("list").stdout.count("succeeded") == 1
+
+
+def test_a_relative_xdg_folder_is_passed_over(project: Project) -> None:
+    project.write("echo x", more="checkpoints: {}\n")
+    for name in ("STATE", "CONFIG", "CACHE", "DATA"):
+        project.person.env[f"XDG_{name}_HOME"] = "relative"
+    before = sorted(os.listdir(project.folder))
+    assert project.apply("--follow").returncode == 0
+    assert sorted(os.listdir(project.folder)) == before
+    assert (project.person.home / ".local/state/aicrun/ledger.db").exists()
+
+
+def test_a_home_whose_name_is_no_utf8_works(project: Project) -> None:
+    home = project.person.home / os.fsdecode(b"caf\xe9")
+    home.mkdir()
+    project.person.env["HOME"] = str(home)
+    for name in ("STATE", "CONFIG", "CACHE"):
+        del project.person.env[f"XDG_{name}_HOME"]
+    project.write("cp /etc/hostname $AICRUN_CHECKPOINT_DIR/model.bin")
+    for args in (("apply", "run.yaml", "--yes", "--follow"), ("inspect", "quick"), ("list",), ("plan", "run.yaml")):
+        done = project.run(*args)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(home.glob("kept/*/model.bin"))) == 1
+
+
 def test_a_fault_of_ours_is_one_sentence_and_a_traceback_only_with_debug(person: Person, tmp_path: Path) -> None:
     broken = tmp_path / "sitecustomize.py"
     broken.write_text(

@@ -40,6 +40,16 @@ def test_it_is_readable_by_nobody_else(tmp_path: Path) -> None:
     assert stat.S_IMODE(os.stat(tmp_path / "state").st_mode) == 0o700
 
 
+def test_folders_that_it_makes_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Ledger(str(tmp_path / ".local/state/aicrun/ledger.db")).note("a" * 16, "sft-run", "lab", "started")
+    finally:
+        os.umask(before)
+    for folder in (".local", ".local/state", ".local/state/aicrun"):
+        assert stat.S_IMODE(os.stat(tmp_path / folder).st_mode) == 0o700
+
+
 def test_a_damaged_ledger_is_begun_anew_with_a_remark(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     path.write_bytes(b"this is no database, and long enough to be read as one\n" * 40)
