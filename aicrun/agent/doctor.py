@@ -4,9 +4,10 @@ import os
 import sys
 from typing import Any, Dict, Optional, Tuple
 
-from aicrun.agent import build, cards, machine, notes
+from aicrun.agent import build, card_hold, cards, lock_folder, machine, notes, tickets
 from aicrun.agent.home import Home, file_system, is_network
 from aicrun.agent.pythons import pythons
+from aicrun.agent.refused import Refused
 from aicrun.agent.survey import envs_folder
 from aicrun.wire.facts import Cards, Disk
 
@@ -20,7 +21,12 @@ def doctor(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, 
     data = str(body.get("data") or "")
     home_folder = machine.account(os.environ.get("HOME", ""))[1]
     rows = [_python(home), _driver(cards.cards(os.environ))]
-    rows += [_survival(), _state(home, home_folder), _volume("envs", envs_folder(data, home_folder), home_folder)]
+    rows += [
+        _lock(),
+        _survival(),
+        _state(home, home_folder),
+        _volume("envs", envs_folder(data, home_folder), home_folder),
+    ]
     if data:
         rows.append(_volume("data", data, home_folder))
     rows += [_uv(home, home_folder), _notes(home)]
@@ -50,6 +56,25 @@ def _driver(found: Cards) -> Dict[str, str]:
     if not all(card.processes_listed for card in found.cards):
         return _row("note", "driver", text + "; nobody can say which processes are on them here")
     return _row("ok", "driver", text + ", processes can be listed")
+
+
+def _lock() -> Dict[str, str]:
+    """Which folder excludes whom: two accounts that see another device or inode here do not exclude each other."""
+    try:
+        path = os.path.join(lock_folder.choose(card_hold.places()), lock_folder.VERSION)
+        if not os.path.isdir(path):
+            return _row("ok", "lock", "%s, made by the first run with a card" % path)
+        with lock_folder.opened(card_hold.places()) as folder:
+            text = "%s (device %d, inode %d)" % (folder.path, folder.device, folder.inode)
+            drained = tickets.is_drained(folder)
+            scope = folder.scope
+    except Refused as error:
+        return _row("bad", "lock", error.message)
+    if scope != "machine":
+        return _row("note", "lock", text + "; cards are exclusive within this container only")
+    if drained:
+        return _row("note", "lock", text + "; drained: no run gets a card here")
+    return _row("ok", "lock", text + ", for the whole machine")
 
 
 def _survival() -> Dict[str, str]:
