@@ -11,14 +11,13 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from support import REPOSITORY, processes_with, until
+from support import REPOSITORY, end_processes_with, until
 
 from aicrun.wire import calls, names
 from aicrun.wire.codec import from_json, to_json
@@ -220,14 +219,7 @@ class Rig:
         if self._link is not None:
             self._link.close()
             self._link = None
-        for _ in range(50):
-            pids = processes_with(self.mark)
-            if not pids:
-                return
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            until(lambda known=set(pids): not known & set(processes_with(self.mark)))
+        end_processes_with(self.mark)
 
 
 def children(pid: int) -> list[int]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Person, processes_with, until
+from support import Person, end_processes_with
 
 pytest_plugins = ["budgets"]
 
@@ -28,13 +26,6 @@ def person(tmp_path: Path) -> Iterator[Person]:
     home.mkdir(mode=0o700)
     someone = Person(home)
     yield someone
-    for _ in range(20):
-        pids = processes_with(someone.mark)
-        if not pids:
-            break
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        until(lambda known=pids: not set(known) & set(processes_with(someone.mark)), at_most_s=10)
+    # Keepers carry the mark; jobs have an environment of their own, but the same home.
+    for mark in (someone.mark, f"HOME={home}\0"):
+        end_processes_with(mark)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +43,24 @@ def processes_with(mark: str) -> list[int]:
         if mark.encode() in environment and state not in "ZX":
             found.append(int(entry))
     return found
+
+
+def end_processes_with(mark: str) -> None:
+    """Kill every process whose environment holds `mark`, until several looks in a row find none.
+
+    One look is not enough: a process that is just being executed shows no environment.
+    """
+    empty = 0
+    for _ in range(500):
+        pids = processes_with(mark)
+        empty = 0 if pids else empty + 1
+        if empty == 4:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    raise AssertionError(f"these processes cannot be ended: {processes_with(mark)}")
 
 
 class Person:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import P38, processes_with, until
+from support import P38, end_processes_with
 
 from aicrun.hosts.agent_backend import AgentBackend
 from aicrun.hosts.local import LocalTransport
@@ -58,16 +57,7 @@ def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]
     home.mkdir(mode=0o700)
     path = os.pathsep.join(filter(None, (PYTHONS[request.param], "/usr/bin", "/bin")))
     yield Account(home, {"HOME": str(home), "PATH": path, "AICRUN_HIDDEN_TOKEN": "hunter2hunter2"})
-
-    def gone() -> bool:
-        for pid in processes_with(f"HOME={home}"):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        return not processes_with(f"HOME={home}")
-
-    until(gone)
+    end_processes_with(f"HOME={home}\0")
 
 
 @pytest.fixture
