@@ -15,7 +15,7 @@ from aicrun.agent.records import Unreadable, place_once, read_json, read_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import broken, report_from
 from aicrun.wire import names
-from aicrun.wire.codec import to_json
+from aicrun.wire.codec import replace, to_json
 from aicrun.wire.jobs import End, JobReport, RunRecord
 from aicrun.wire.status import Status, status_of
 
@@ -55,13 +55,16 @@ def reports_of_run(home: Home, run: str) -> Tuple[Tuple[JobReport, ...], Tuple[s
     """
     reports: List[JobReport] = []
     unreadable: List[str] = []
-    for job_id in home.job_ids(run):
+    least_s = 0.0
+    for job_id in _newest_of_run_first(home, run):
         report = one(home, run, job_id)
         if report.newer_schema or not report.run_id:
             unreadable.append("%s/%s" % (run, job_id))
         elif report.decision != "no" and not report.forgotten:
-            reports.append(report)
-    return tuple(sorted(reports, key=lambda report: report.age_s)), tuple(unreadable)
+            # However the clock was set between two jobs: the earlier one is not the younger one.
+            least_s = max(least_s, report.age_s)
+            reports.append(replace(report, age_s=least_s))
+    return tuple(reports), tuple(unreadable)
 
 
 def look(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
@@ -174,7 +177,23 @@ def _newest_first(home: Home, ids: Optional[Set[str]]) -> List[Tuple[str, str]]:
 
 
 def _newest(home: Home, places: List[Tuple[str, str]]) -> Tuple[str, str]:
-    return max(places, key=lambda place: _made_at(home, *place))
+    ids = {job_id for _, job_id in places}
+    return max(places, key=lambda place: _order(home, *place, ids))
+
+
+def _newest_of_run_first(home: Home, run: str) -> List[str]:
+    ids = set(home.job_ids(run))
+    return sorted(ids, key=lambda job_id: _order(home, run, job_id, ids), reverse=True)
+
+
+def _order(home: Home, run: str, job_id: str, ids: Set[str]) -> Tuple[int, int, str]:
+    """Sorts the jobs of one run by age, whatever the clock was: a job names all that ended before it was made."""
+    try:
+        record = read_record(os.path.join(home.record_dir(run, job_id), names.RECORD), RunRecord)
+    except Unreadable:
+        record = None
+    named = ids.intersection(record.named) if record is not None else ids
+    return (len(named), _made_at(home, run, job_id), job_id)
 
 
 def _made_at(home: Home, run: str, job_id: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,19 @@ def test_keys_name_runs_jobs_and_beginnings(rig: Rig) -> None:
     assert [one["job_id"] for one in rig.call("jobs", ids=[first, "0" * 16])["reports"]] == [first]
     with pytest.raises(Refusal, match="no such status"):
         rig.call("jobs", statuses=["finished"])
+
+
+def test_a_clock_that_was_set_back_makes_no_old_job_the_newest(rig: Rig) -> None:
+    first = rig.start("sft-run", "exit 3")
+    rig.ended(first)
+    record = rig.record("sft-run", first) / names.RECORD
+    made = json.loads(record.read_bytes())
+    made["created_at"] += 7200
+    record.write_text(json.dumps(made))
+    os.utime(record, (time.time() + 7200,) * 2)
+    second = rig.start("sft-run", "true", named=(first,))
+    rig.ended(second)
+    assert rig.report("sft-run").job_id == second
+    reports = rig.call("look", run="sft-run")["reports"]
+    assert [report["job_id"] for report in reports] == [second, first]
+    assert reports[0]["age_s"] <= reports[1]["age_s"]
