@@ -121,7 +121,9 @@ def _env(report: api.JobReport, env: Mapping[str, str]) -> list[str]:
 
 
 def _text(text: str) -> str:
-    return json.dumps(harmless(text), ensure_ascii=False)
+    quoted = json.dumps(text, ensure_ascii=False)
+    # What a terminal must not see is escaped, not dropped: a value is shown as it is.
+    return quoted if harmless(quoted) == quoted else json.dumps(text)
 
 
 def _commented(line: str, words: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from aicrun.errors import HostRefused, Way
 from aicrun.lifecycle.ending import Ending
 from aicrun.lifecycle.find import Found, Listing
 from aicrun.plan.model import Fleet, MachineView
-from aicrun.plan.words import cells
+from aicrun.plan.words import cells, harmless
 from aicrun.spec.model import LocalReach, Machine, SshReach
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Holder, HostReading, Survival
@@ -144,7 +145,7 @@ def test_inspect_is_yaml_with_every_host_text_quoted() -> None:
     held("inspect", shown)
     read = yaml.safe_load("\n".join(plain(line) for line in shown))
     assert read["status"] == "in progress"
-    assert read["progress"]["note"] == "a: {b}- c # d"
+    assert read["progress"]["note"] == "a: {b}\n- c # d"
     assert read["env"]["HF_TOKEN"] == "(set, not shown)"
 
 
@@ -241,3 +242,14 @@ def test_colours_are_words_too(capsys: pytest.CaptureFixture[str]) -> None:
     bare = capsys.readouterr().out
     assert "\x1b" not in bare
     assert "failed(exit_code)" in bare
+
+
+def test_inspect_escapes_what_a_terminal_must_not_see_and_drops_nothing() -> None:
+    values = {"NL": "a\nb", "ESC": "\x1b[2Jx", "BIDI": "a\u202eb", "BYTE": "caf\udce9", "PLAIN": "ünï 日本 {x}"}
+    shown = "\n".join(inspect_lines(on_lab(), values))
+    bare = plain(shown).replace("\n", "")
+    assert harmless(bare) == bare
+    for name, value in values.items():
+        line = next(line for line in shown.splitlines() if line.startswith(f"  {name}: "))
+        assert json.loads(line.partition(": ")[2]) == value
+    assert '"ünï 日本 {x}"' in shown
