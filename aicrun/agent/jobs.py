@@ -178,7 +178,7 @@ def _newest_first(home: Home, ids: Optional[Set[str]]) -> List[Tuple[str, str]]:
 
 def _newest(home: Home, places: List[Tuple[str, str]]) -> Tuple[str, str]:
     ids = {job_id for _, job_id in places}
-    return max(places, key=lambda place: _order(home, *place, ids))
+    return max(places, key=lambda place: _order(home, place[0], place[1], ids))
 
 
 def _newest_of_run_first(home: Home, run: str) -> List[str]:

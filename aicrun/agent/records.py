@@ -177,8 +177,10 @@ def _written(path: str, raw: bytes) -> str:
     try:
         _write_all(handle, raw)
         os.fsync(handle)
-    except OSError:
+    except OSError as error:
         os.unlink(temporary)
+        # A write knows no name, and the person needs to know which disk is full.
+        error.filename = error.filename or path
         raise
     finally:
         os.close(handle)

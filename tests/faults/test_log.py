@@ -190,6 +190,7 @@ def test_a_start_on_a_full_disk_is_refused_and_leaves_no_half_job(rig: Rig, smal
     with pytest.raises(Refusal) as caught:
         rig.start("no-room", "true")
     assert caught.value.token in ("state_unusable", "start_failed")
+    assert str(small_disk) in str(caught.value), "a full disk is told without saying which"
     filler.unlink()
     found = rig.call("jobs")["reports"]
     assert all(status["decision"] == "no" for status in found)
