@@ -135,7 +135,7 @@ AIC-E141 a value as random as a key
 AIC-E150 not supported yet
   The field is part of the grammar, and this version of aicrun does not do it yet. It is refused, so that nothing
   that was asked for is left undone in silence.
-  | aicrun --version
+  | aicrun explain run       # marks each field that is not supported yet
 AIC-E151 a reserved word
   The word is kept for a later version of the grammar.
   | x-nodes: 2        # keys of your own start with x-
@@ -195,7 +195,7 @@ AIC-W209 no checkpoint path
   | command: python train.py --out "$AICRUN_CHECKPOINT_DIR"
 AIC-W210 hours of training and no upload
   The only copy of the checkpoint will be on the machine.
-  | checkpoints: {upload: {to: s3://bucket/sft-run/}}
+  | checkpoints: {upload: {to: file:~/checkpoints/}}
 AIC-W211 an ending that hides a failure
   With a trailing & or || true the command ends with success whatever happened, and the run would be called succeeded.
   Pipes are fine: the shell runs with pipefail.

@@ -43,7 +43,8 @@ def init_command(screen: Screen, to: str) -> int:
     loaded = load_run(to)
     found = [f"command from {facts.script}" if facts.script else "the command is yours to write"]
     found += [f"packages from {facts.requirements}"] if facts.requirements else []
-    found.append("code from this git tree" if facts.in_git else "code from this folder")
+    if loaded.specs[0].source is not None:
+        found.append("code from this git tree" if facts.in_git else "code from this folder")
     words = f'wrote {to}: run "{loaded.specs[0].name}", ' + ", ".join(found)
     screen.out([*textwrap.wrap(words, PROSE_COLUMNS - 2, break_long_words=False), ""])
     screen.out(next_lines((Way("check it", f"aicrun validate {to}"), Way("try it", f"aicrun plan {to}"))))

@@ -21,11 +21,8 @@ from aicrun.plan.rejected import rejected
 from aicrun.plan.steps import asks, environment_rows, measured, steps, terms
 from aicrun.plan.task import Task, blank, refused
 from aicrun.plan.waiting import to_wait_for
-from aicrun.spec.model import Machine
+from aicrun.spec.model import UPLOAD_SCHEMES, Machine
 from aicrun.wire.names import SAFE_VALUE, VARIABLES
-
-# Upload targets that this version can write to.
-SCHEMES = ("file",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +213,7 @@ def _start_ways(task: Task, sign: Sign, options: Options) -> tuple[Way, ...]:
 
 def _not_yet(wanted: Wanted) -> Refusal | None:
     upload = wanted.spec.checkpoints.upload
-    if upload is not None and upload.scheme not in SCHEMES:
+    if upload is not None and upload.scheme not in UPLOAD_SCHEMES:
         return refusals.no_target_yet(wanted.spec, upload.scheme)
     return None
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aicrun.spec.unsupported import meanwhile
+from aicrun.spec.unsupported import meanwhile, upload_example
 
 _MOST_READ_BYTES = 256 * 1024
 _MOST_SCRIPTS = 500
@@ -88,7 +88,6 @@ def draft_run_yaml(facts: FolderFacts) -> str:
     elif facts.has_pyproject:
         parts.append("# setup:\n#   packages: [numpy]   # pyproject.toml is not installed yet: list its packages")
     parts.append(f"command: {_command(facts)}")
-    parts.append("limits: {max_duration: 12h}")
     parts.append("\n".join(_wishes()))
     return "\n\n".join(parts) + "\n"
 
@@ -104,7 +103,8 @@ def _command(facts: FolderFacts) -> str:
 
 def _wishes() -> Iterator[str]:
     yield "# checkpoints:          # uploads as the run's own last step, and verifies it"
-    yield "#   upload: {to: file:~/checkpoints/}"
+    yield f"#   upload: {{to: {upload_example()}}}"
+    yield "# limits: {max_duration: 12h}  # asked to end after it; without it, never"
     if not meanwhile("secrets"):
         yield "# secrets: [HF_TOKEN]   # names only; values come from your environment"
     if not meanwhile("resume"):

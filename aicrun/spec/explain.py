@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aicrun.codes import CODES
+from aicrun.codes import CODES, Code
 from aicrun.errors import UsageError, Way
 from aicrun.spec.grammar import Grammar, grammar, nearest
+from aicrun.spec.unsupported import meanwhile
 from aicrun.spec.validity import Schema
 from aicrun.spec.values import as_yaml
 
@@ -20,7 +21,8 @@ class Explanation:
     """A topic explained: `kind` is `field`, `file` or `code`.
 
     `wants` is what the value is (`a size or a mapping`), empty for codes. `examples` are YAML or shell text, one each.
-    `keys` are (name, first sentence) of the keys below, in the schema's order; `required` the names that must be there.
+    `meanwhile` is what to do while this version refuses the field, else empty. `keys` are (name, first sentence) of the
+    keys below, in the schema's order; `required` the names that must be there.
     """
 
     topic: str
@@ -29,6 +31,7 @@ class Explanation:
     text: str
     wants: str = ""
     examples: tuple[str, ...] = ()
+    meanwhile: str = ""
     keys: tuple[tuple[str, str], ...] = ()
     required: tuple[str, ...] = ()
 
@@ -41,12 +44,20 @@ def explain(topic: str) -> Explanation:
     word = topic.strip()
     code = CODES.get(word.upper()) or CODES.get(f"AIC-{word.upper()}")
     if code is not None:
-        examples = (code.example,) if code.example else ()
-        return Explanation(code.number, "code", code.title, code.explanation, examples=examples)
+        return _of_code(code)
     field = _field(word)
     if field is None:
         raise _unknown(topic)
     return field
+
+
+def _of_code(code: Code) -> Explanation:
+    """An example may show a field that is not built yet; then that is told beside it."""
+    key = code.example.partition(":")[0]
+    instead = meanwhile(key)
+    told = f"{key}: is not supported yet; {instead}" if instead else ""
+    examples = (code.example,) if code.example else ()
+    return Explanation(code.number, "code", code.title, code.explanation, examples=examples, meanwhile=told)
 
 
 def topics() -> tuple[str, ...]:
@@ -75,8 +86,9 @@ def _field(word: str) -> Explanation | None:
 
 def _explained(known: Grammar, topic: str, schema: Schema, kind: str) -> Explanation:
     branches = known.branches(schema)
+    path = () if kind == "file" or topic.startswith("machines.") else tuple(topic.removeprefix("run.").split("."))
     keys = tuple(
-        (key, _first_sentence(str(known.resolved(inner).get("description", ""))))
+        (key, _summary(known.resolved(inner), meanwhile(*path, key)))
         for branch in branches
         for key, inner in branch.get("properties", {}).items()
     )
@@ -87,12 +99,15 @@ def _explained(known: Grammar, topic: str, schema: Schema, kind: str) -> Explana
     lead = "" if kind == "file" else f"{key}: "
     examples = tuple(f"{lead}{as_yaml(example)}" for example in schema.get("examples", ()))
     title = topic if kind == "field" else str(known.schema["title"])
-    return Explanation(topic, kind, title, str(schema.get("description", "")), wants, examples, keys, required)
+    return Explanation(
+        topic, kind, title, str(schema.get("description", "")), wants, examples, meanwhile(*path), keys, required
+    )
 
 
-def _first_sentence(text: str) -> str:
+def _summary(schema: Schema, later: str) -> str:
+    mark = " (not supported yet)" if later else ""
     # A range such as 8.0.. is no end of a sentence: the next one begins with a capital.
-    return re.split(r"\. (?=[A-Z])", text)[0].rstrip(".")
+    return re.split(r"\. (?=[A-Z])", str(schema.get("description", "")))[0].rstrip(".") + mark
 
 
 def _unknown(topic: str) -> UsageError:

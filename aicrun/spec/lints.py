@@ -14,6 +14,7 @@ from aicrun.spec.findings import Finding, part_of, range_of
 from aicrun.spec.nodes import Node, dotted
 from aicrun.spec.placeholders import FORM
 from aicrun.spec.sizes import cards, duration_s
+from aicrun.spec.unsupported import upload_example
 from aicrun.spec.values import short
 
 _HOURS_S = 3600
@@ -178,7 +179,7 @@ def _result(root: Node, command: str, *, has_card: bool) -> Iterator[Finding]:
         yield Finding("AIC-W209", message, range_of(key), ("command",), helps=(help_,))
     if longest is not None and for_hours and root.at("checkpoints", "upload") is None:
         message = "hours of training, and the checkpoint is not uploaded"
-        help_ = "add checkpoints: {upload: {to: s3://bucket/prefix/}}"
+        help_ = f"add checkpoints: {{upload: {{to: {upload_example()}}}}}"
         yield Finding("AIC-W210", message, range_of(longest), ("limits", "max_duration"), helps=(help_,))
 
 

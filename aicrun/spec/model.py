@@ -79,6 +79,10 @@ class SetupSpec:
     timeout_s: int = 1800
 
 
+# Schemes of upload targets that this version writes to; the grammar knows more of them.
+UPLOAD_SCHEMES = ("file",)
+
+
 @dataclass(frozen=True, slots=True)
 class UploadSpec:
     """The checkpoint target; `to` may hold placeholders; `tool` is what carries it (`copy`, `aws`, …)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aicrun.spec.findings import Finding, Range, range_of
+from aicrun.spec.model import UPLOAD_SCHEMES
 from aicrun.spec.nodes import Node, Path, dotted
 
 # Field, the values that are supported (none: the key itself is not), what to do meanwhile.
@@ -31,11 +32,16 @@ RESERVED = ("nodes", "share", "after")
 
 
 def meanwhile(*path: str) -> str:
-    """What to do until the whole field at `path` is built; empty when it is supported.
+    """What to do until the field at `path`, or the whole one above it, is built; empty when it is supported.
 
     Advice asks here, so that no help leads into a refusal, and heals when a row goes.
     """
-    return next((help_ for field, values, help_ in NOT_YET if field == path and not values), "")
+    return next((help_ for field, values, help_ in NOT_YET if path[: len(field)] == field and not values), "")
+
+
+def upload_example() -> str:
+    """A target that advice may name: one that this version writes to."""
+    return "s3://bucket/prefix/" if "s3" in UPLOAD_SCHEMES else "file:~/checkpoints/"
 
 
 def unsupported_findings(root: Node) -> Iterator[Finding]:

@@ -23,6 +23,8 @@ def lines(explained: Explanation) -> list[str]:
         shown += [*textwrap.wrap(explained.text, PROSE_COLUMNS - 2, initial_indent="  ", subsequent_indent="  "), ""]
     if explained.wants:
         shown += [*textwrap.wrap(f"wants     {explained.wants}", PROSE_COLUMNS, **_INDENTS), ""]
+    if explained.meanwhile:
+        shown += [*textwrap.wrap(f"meanwhile {explained.meanwhile}", PROSE_COLUMNS, **_INDENTS), ""]
     for example in explained.examples:
         first, *rest = example.rstrip("\n").split("\n")
         shown += [f"  example   {first}", *(f"            {line}" for line in rest)]

@@ -7,6 +7,8 @@ import pytest
 from aicrun.codes import CODES
 from aicrun.errors import UsageError
 from aicrun.spec.explain import explain, topics
+from aicrun.spec.grammar import grammar
+from aicrun.spec.unsupported import NOT_YET
 
 
 @pytest.mark.parametrize("topic", topics())
@@ -31,6 +33,20 @@ def test_a_range_is_no_end_of_a_sentence() -> None:
 
 def test_a_choice_names_its_words() -> None:
     assert explain("shell").wants == "one of bash, sh"
+
+
+def test_what_is_refused_is_told_with_what_to_do_meanwhile() -> None:
+    assert explain("setup.lock").meanwhile == "use requirements"
+    assert explain("resume.from").meanwhile
+    assert explain("setup.requirements").meanwhile == ""
+    assert dict(explain("run").keys)["notify"].endswith("(not supported yet)")
+
+
+def test_the_schema_and_the_table_refuse_the_same_fields() -> None:
+    told = {topic for topic in grammar("run").paths() if "supported yet" in explain(topic).text}
+    assert {".".join(map(str, path)) for path, _, _ in NOT_YET} == told - {
+        "source.revision"
+    }  # its repository is refused
 
 
 @pytest.mark.parametrize("word", ["AIC-E102", "aic-e102", "E102", "e102"])
