@@ -39,7 +39,10 @@ def progress(patterns: Dict[str, Any], folder: str) -> Dict[str, str]:
 
 
 def checkpoints(path: str, now: float) -> Optional[Checkpoints]:
-    """The newest entry of the run's checkpoint folder by modification, and totals; None when it has no folder set."""
+    """The newest entry of the run's checkpoint folder by modification, and totals; None when it has no folder set.
+
+    Files and folders count: a link (`latest`) has no bytes of its own, and a pipe or socket is no checkpoint.
+    """
     if not path:
         return None
     entries: List[Tuple[float, str, int]] = []
@@ -47,6 +50,8 @@ def checkpoints(path: str, now: float) -> Optional[Checkpoints]:
     try:
         with os.scandir(path) as listing:
             for entry in listing:
+                if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)):
+                    continue
                 modified, size, left = _weigh(entry, left)
                 entries.append((modified, entry.name, size))
                 if left <= 0:

@@ -57,11 +57,12 @@ def test_checkpoints_are_counted_and_the_newest_is_named(tmp_path: Path) -> None
         (folder / "model").write_bytes(b"x" * 100 * number)
         os.utime(folder / "model", (1000 * number, 1000 * number))
         os.utime(folder, (1000 * number, 1000 * number))
-    (tmp_path / "link").symlink_to("/")
-    os.utime(tmp_path / "link", (10, 10), follow_symlinks=False)
+    # Made last, as trainers do; neither is a checkpoint, and their own sizes say nothing.
+    (tmp_path / "latest").symlink_to("checkpoint-2")
+    os.mkfifo(tmp_path / "pipe")
     found = outlook.checkpoints(str(tmp_path), 2500.0)
     assert found is not None
-    assert (found.newest, found.newest_age_s, found.newest_bytes, found.count) == ("checkpoint-2", 500.0, 200, 3)
+    assert (found.newest, found.newest_age_s, found.newest_bytes, found.count) == ("checkpoint-2", 500.0, 200, 2)
     assert found.bytes < 1000
     missing = outlook.checkpoints(str(tmp_path / "none"), 1.0)
     assert missing is not None
