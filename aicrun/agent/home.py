@@ -91,10 +91,22 @@ class Home:
         return tuple(sorted(name for name in listed(self.run_dir(run)) if names.HEX16.match(name)))
 
     def run_of(self, job_id: str) -> Optional[str]:
-        """The run that the job's record stands under, None when there is no such record."""
+        """The run that the job's record stands under, None when there is no such record.
+
+        Raises `Refused` (state_unusable) when it was not found and may stand where nothing can be read.
+        """
         if not names.HEX16.match(job_id):
             return None
-        return next((run for run in self.run_names() if _is_there(self.record_dir(run, job_id))), None)
+        doubt: Optional[Refused] = None
+        for run in self.run_names():
+            try:
+                if _is_there(self.record_dir(run, job_id)):
+                    return run
+            except Refused as error:
+                doubt = error
+        if doubt is not None:
+            raise doubt
+        return None
 
     def notes_path(self) -> str:
         """The notes of this host."""

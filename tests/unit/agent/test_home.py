@@ -118,6 +118,9 @@ def test_a_folder_of_records_that_cannot_be_read_is_not_an_empty_one(tmp_path: P
     assert caught.value.token == "state_unusable"
     with pytest.raises(Refused, match="cannot be read"):
         home.run_of("a" * 16)
+    # The fault of one run keeps nobody from another.
+    os.makedirs(home.record_dir("zoo", "b" * 16))
+    assert home.run_of("b" * 16) == "zoo"
 
 
 def test_folders_above_the_state_are_private_whatever_the_umask(tmp_path: Path) -> None:
