@@ -7,11 +7,11 @@ import os
 import time
 from typing import Any, Dict, Optional, Tuple
 
-from aicrun.agent import bodies, hooks
+from aicrun.agent import bodies, family, hooks
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_lives, poke
-from aicrun.agent.records import place_once, read_record
+from aicrun.agent.records import NewerRecord, Unreadable, place_once, read_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
 from aicrun.wire.jobs import Decision, RunRecord
@@ -20,16 +20,40 @@ Answer = Tuple[Dict[str, Any], bytes]
 
 AWAIT_MOST_S = 60.0
 _AWAIT_TICK_S = 0.05
+_PROVED = Decision("go", "", "its own steps")
 
 
 def standing(home: Home, run: str, job_id: str) -> Optional[Decision]:
-    """The decision that stands, None while there is none; raises `Unreadable`."""
-    return read_record(os.path.join(home.record_dir(run, job_id), names.DECISION), Decision)
+    """The decision that stands, None while there is none; raises `Unreadable`.
+
+    A decision that was lost or torn since is not undone: whatever began, began after a durable `go`.
+    """
+    try:
+        found = read_record(os.path.join(home.record_dir(run, job_id), names.DECISION), Decision)
+    except NewerRecord:
+        raise
+    except Unreadable:
+        if _began(home, run, job_id):
+            return _PROVED
+        raise
+    return _PROVED if found is None and _began(home, run, job_id) else found
+
+
+def _began(home: Home, run: str, job_id: str) -> bool:
+    """True when something is left of a job's steps: its end, their folders, or processes that carry its mark."""
+    job_dir = home.job_dir(job_id)
+    if os.path.exists(os.path.join(home.record_dir(run, job_id), names.END)):
+        return True
+    if os.path.isdir(job_dir):
+        return os.path.exists(os.path.join(job_dir, names.ATTEMPTS))
+    return family.any_marked(job_id)
 
 
 def decide(home: Home, run: str, job_id: str, wanted: Decision) -> Decision:
     """Write `wanted` if nothing stands; what stands then. The caller holds the host lock."""
-    if place_once(os.path.join(home.record_dir(run, job_id), names.DECISION), wanted):
+    if standing(home, run, job_id) is None and place_once(
+        os.path.join(home.record_dir(run, job_id), names.DECISION), wanted
+    ):
         note(home.job_dir(job_id), wanted.decision, by=wanted.by, detail=wanted.reason)
     hooks.reached("decided")
     found = standing(home, run, job_id)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 from typing import List, Optional, Tuple, Type, TypeVar
 
-from aicrun.agent import family
+from aicrun.agent import decide, family
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_lives
 from aicrun.agent.process import boot_identity, start_ticks
@@ -59,7 +59,7 @@ def gather(home: Home, run: str, job_id: str) -> Known:
     record = read_record(os.path.join(record_dir, names.RECORD), RunRecord)
     if record is None:
         raise Unreadable(os.path.join(record_dir, names.RECORD), "it is missing")
-    decision = read_record(os.path.join(record_dir, names.DECISION), Decision) or Decision("")
+    decision = decide.standing(home, run, job_id) or Decision("")
     reader = _Reader()
     launch = reader.read(os.path.join(job_dir, names.LAUNCH), Launch)
     mark = reader.read(os.path.join(record_dir, names.LEFT), Decision) or Decision("")
@@ -105,7 +105,8 @@ def _of_steps(reader: "_Reader", job_dir: str, lives: bool, launch: Optional[Lau
 
 def _with_end(seen: Evidence, job_id: str, end: Optional[End]) -> Evidence:
     """The end, and whether anything still lives: looked for only where no keeper would know it."""
-    may_live = not seen.keeper_lives and (end is None or seen.role == "again") and bool(seen.steps)
+    may_have_begun = bool(seen.steps) or not seen.has_folder
+    may_live = not seen.keeper_lives and (end is None or seen.role == "again") and may_have_begun
     return dataclasses.replace(seen, end=end, tree_lives=may_live and tree_lives(job_id, seen.steps))
 
 

@@ -44,7 +44,8 @@ class Orphans:
     def members(self) -> List[Proc]:
         """The living members, by pid; none on another boot than the recorded one."""
         processes = table()
-        found: Set[int] = _marked(self.job_id, processes) if self._same_boot() else set()
+        # Without any start record, its folder is gone: what carries the mark now was started on this boot.
+        found: Set[int] = _marked(self.job_id, processes) if not self.starts or self._same_boot() else set()
         for start in self.starts:
             if not main_lives(start):
                 continue
@@ -66,6 +67,11 @@ def main_lives(start: StepStart) -> bool:
 def on_this_boot(start: StepStart) -> bool:
     """True when the step was started on the boot that runs now."""
     return _boot(start) == boot_identity()
+
+
+def any_marked(job_id: str) -> bool:
+    """True when some living process was started with this job's id in its environment."""
+    return bool(_marked(job_id, table()))
 
 
 def signal_group(leader: int, ticks: int, number: int) -> bool:

@@ -67,10 +67,11 @@ def place(seen: Evidence) -> Place:
         return Place("undecided", "reserved", supervised=seen.keeper_lives)
     if seen.keeper_lives:
         return Place("go", "waiting" if _waits(seen) else _phase(seen.steps), supervised=True)
+    if seen.tree_lives:
+        # Without its folder nothing tells which step it is: whatever lives of it may be the command.
+        return Place("go", _phase(seen.steps) if seen.has_folder else "command")
     if not seen.has_folder:
         return Place("go", "ended", lost="record_lost")
-    if seen.tree_lives:
-        return Place("go", _phase(seen.steps))
     return _abandoned(seen)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -120,18 +121,62 @@ def test_after_a_restart_running_is_unknown_ended_stays_and_unstarted_may_start(
     assert rig.ended(rig.start("reserved-run", "true")).run == "reserved-run"
 
 
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+@pytest.mark.parametrize("supervised", [True, False])
+def test_a_lost_decision_of_a_living_job_starts_no_second_one_and_it_can_be_stopped(
+    rig: Rig, how: str, supervised: bool
+) -> None:
+    job = rig.start("kept-run", "echo x >> ran; sleep 300")
+    main = rig.running(job)
+    _lose(rig.record("kept-run", job) / names.DECISION, how)
+    if not supervised:
+        keeper = rig.keeper(job)
+        os.kill(keeper, signal.SIGKILL)
+        until(lambda: not lives(keeper))
+    assert rig.standing(job).status is Status.IN_PROGRESS
+    asked = rig.call("reserve", request=to_json(rig.request("kept-run", "exit 3")), confirm=True)
+    assert (asked["answer"], asked["report"]["job_id"]) == ("busy", job)
+    rig.call("withdraw", job_id=job, reason="a rival", by="bo@desk")
+    assert lives(main)
+    rig.call("stop", job_id=job, by="ana@laptop", grace_s=1)
+    until(lambda: not lives(main))
+    assert (rig.home / "work/kept-run/ran").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied"])
+@pytest.mark.parametrize("swept", [True, False])
+def test_a_lost_decision_of_an_ended_job_leaves_its_end_as_it_was(rig: Rig, how: str, swept: bool) -> None:
+    job = rig.start("done-run", "exit 0")
+    before = status_of(rig.ended(job))
+    _lose(rig.record("done-run", job) / names.DECISION, how)
+    if swept:
+        until(lambda: not lives(rig.keeper(job)))
+        shutil.rmtree(rig.folder(job))
+    assert rig.standing(job) == before
+    asked = rig.call("reserve", request=to_json(rig.request("done-run", "exit 3")), confirm=True)
+    assert (asked["answer"], asked["report"]["job_id"]) == ("busy", job)
+
+
+def _lose(path: Path, how: str) -> None:
+    path.unlink()
+    if how == "emptied":
+        path.touch()
+
+
 def test_a_job_folder_that_is_gone_is_unknown_never_none(rig: Rig) -> None:
     job = rig.start("gone-run", "sleep 600")
-    rig.running(job)
-    keeper = rig.keeper(job)
+    main, keeper = rig.running(job), rig.keeper(job)
     rig.folder(job).rename(rig.home / "away")
-    standing = rig.standing(job)
+    # While something of it lives it has not ended, and no `--again` may start a second one beside it.
+    assert rig.standing(job).status is Status.IN_PROGRESS
+    os.kill(keeper, signal.SIGKILL)
+    os.kill(main, signal.SIGKILL)
+    standing = until(lambda: (seen := rig.standing(job)).status is not Status.IN_PROGRESS and seen)
     assert (standing.status, standing.reason) == (Status.UNKNOWN, "record_lost")
     assert str(rig.folder(job)) in standing.why
     with pytest.raises(Refusal, match="not_found"):
         rig.log(job)
     assert rig.call("reserve", request=to_json(rig.request("gone-run", "true")), confirm=True)["answer"] == "busy"
-    os.kill(keeper, signal.SIGKILL)
 
 
 def test_keys_name_runs_jobs_and_beginnings(rig: Rig) -> None:
