@@ -55,6 +55,13 @@ AIC-E013 the file is there already
 AIC-E015 the plan cannot be read
   The file is not there, is no saved plan, or was written by a newer version.
   | aicrun plan run.yaml -o plan.json
+AIC-E016 stdout takes nothing more
+  What the command prints could not be written: a full disk behind a redirection, mostly. The command may have done its
+  work before that; look before you repeat it.
+  | aicrun list
+AIC-E017 the plan cannot be written
+  The folder is missing, may not be written, or its disk is full. The plan was made, and nothing was changed.
+  | aicrun plan run.yaml -o ~/plan.json
 """
 
 MACHINES = """

@@ -116,6 +116,8 @@ def _place(path: str, raw: bytes) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(raw)
         os.rename(temporary, path)
-    except BaseException:
+    except BaseException as error:
         os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, path) from error
         raise

@@ -15,6 +15,7 @@ from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.cli.views.tables import list_lines
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.lifecycle.events import Happening, LogBytes, Remark
+from aicrun.plan.words import size
 from aicrun.spec.sizes import duration_s
 
 STEPS = ("setup", "preflight", "command", "upload")
@@ -100,9 +101,15 @@ def logs_command(
             for data in api.log(session, found, step, offset, tail):
                 printer.write(data)
             printer.end()
+            screen.err(_not_kept(found, step))
             return Exit.DONE
         screen.interrupted = left_lines(found)
         return _followed(session, found, step, offset, tail, printer)
+
+
+def _not_kept(found: api.Found, step: str) -> list[str]:
+    dropped = sum(item.log_dropped_bytes for item in found.report.steps if item.step == step)
+    return [f"{size(dropped)} of this log was not kept"] if dropped else []
 
 
 def _newest_step(found: api.Found) -> str:

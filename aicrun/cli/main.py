@@ -17,7 +17,7 @@ from types import FrameType
 import click
 
 from aicrun import __version__
-from aicrun.cli.screen import COMPLETE, Screen, fill_streams, of_environment
+from aicrun.cli.screen import COMPLETE, Screen, fill_streams, of_environment, writing
 from aicrun.errors import AicrunError, Exit, UsageError, Way
 
 # name: (module of aicrun.cli, what the list of commands says)
@@ -123,8 +123,9 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 def _ended(screen: Screen, argv: list[str]) -> int:
     try:
-        code = _invoked(screen, argv)
-        sys.stdout.flush()
+        with writing():
+            code = _invoked(screen, argv)
+            sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
         screen.err(["", *(screen.interrupted or ("Interrupted.",))])
         return Exit.INTERRUPTED

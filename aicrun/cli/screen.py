@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any
+
+from aicrun.errors import AicrunError, Way
 
 _STYLES = {
     "bold": ("\ue001", "1"),
@@ -42,6 +45,41 @@ def _coloured(text: str) -> str:
     for mark, code in _STYLES.values():
         text = text.replace(mark, f"\x1b[{code}m")
     return text.replace(_OFF, "\x1b[0m")
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Whatever stdout cannot take becomes an `AicrunError`, said once; a reader who left stays `BrokenPipeError`."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Files are named, stdout is not; what it did not take is still held, so that one more try tells.
+        if error.filename is None and not _takes(sys.stdout):
+            raise _unwritable(error) from error
+        raise
+
+
+def _takes(stream: IO[str]) -> bool:
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _unwritable(error: OSError) -> AicrunError:
+    # Nothing more may reach it, also not when Python closes it at the end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return AicrunError(
+        "AIC-E016",
+        f"stdout takes nothing more: {error.strerror or type(error).__name__}",
+        facts=(("done", "what is not shown may have happened all the same"),),
+        ways=(Way("see how the runs stand", "aicrun list"),),
+    )
 
 
 @dataclass
@@ -83,8 +121,13 @@ class Screen:
     def raw(self, data: bytes) -> None:
         """Bytes on stdout as they are."""
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _unwritable(error) from error  # long data passes the buffer: no second try would tell
 
     def document(self, kind: str, body: Mapping[str, Any]) -> None:
         """The one JSON document of a command."""

@@ -111,8 +111,12 @@ def _entry(root: str, path: str) -> Entry | None:
     try:
         path.encode("utf-8")
     except UnicodeEncodeError as error:
-        shown = path.encode("utf-8", "backslashreplace").decode()
-        raise UsageError("AIC-E654", f"the file name {shown} in {root} is not UTF-8") from error
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise UsageError(
+            "AIC-E654",
+            f"the file name {shown} in {root} is not UTF-8",
+            ways=(Way("rename it, or leave its folder out:", "aicrun explain source.exclude"),),
+        ) from error
     try:
         mode = os.lstat(full).st_mode
     except FileNotFoundError:

@@ -26,7 +26,12 @@ LARGE_FILE_BYTES = 100 * 1024 * 1024
 
 def shown(text: str) -> str:
     """A text of the draft as people read it: what the start draws stands as `<run id>`."""
-    return words.harmless(text.replace(RUN_ID, "<run id>").replace(JOB_ID, "<job id>"))
+    return words.harmless(text.replace(RUN_ID, "<run id>").replace(JOB_ID, "<job id>").replace("$${", "${"))
+
+
+def _value(text: str) -> str:
+    # Its line ends reach the job, so that they are shown, not dropped.
+    return shown(text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r"))
 
 
 def asks(spec: RunSpec, data: str) -> tuple[str, ...]:
@@ -53,7 +58,7 @@ def steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: st
 def environment_rows(wanted: Wanted, draft: JobRequest) -> Rows:
     """The job's variables worth showing: the two cache folders, then what the spec sets."""
     keys = dict.fromkeys(("HF_HOME", "TORCH_HOME", *wanted.spec.env))
-    return tuple((key, shown(draft.env[key])) for key in keys if key in draft.env)
+    return tuple((key, _value(draft.env[key])) for key in keys if key in draft.env)
 
 
 def terms(spec: RunSpec) -> Rows:

@@ -14,6 +14,7 @@ from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
+from aicrun.plan.reconcile import not_uploaded
 from aicrun.plan.words import count, counted, gib, harmless, name, ordinal, size, took
 
 _COLOURS = {
@@ -111,6 +112,9 @@ def _rows(found: api.Found) -> list[str]:
         )
     if report.upload is not None:
         shown.append(_uploaded(report))
+    dropped = sum(step.log_dropped_bytes for step in report.steps)
+    if dropped:
+        shown.append(f"  lost      {size(dropped)} of the log")
     kept = _kept(found)
     if kept and found.standing.status is not api.Status.SUCCEEDED:
         shown.append(f"  kept      {kept}")
@@ -176,7 +180,8 @@ def ways_after(found: api.Found, spec_file: str) -> tuple[Way, ...]:
     again = Way("run it again", f"aicrun apply {spec} --again")
     if standing.status is api.Status.SUCCEEDED:
         return ()
-    if standing.reason == "upload_failed":
+    # The same rule as the plan's, whose row for it uploads again.
+    if not_uploaded(standing):
         return (Way("upload again, nothing is trained twice", f"aicrun apply {spec}"),)
     if standing.status is api.Status.UNKNOWN:
         forget = Way("as if it never was", f"aicrun apply {spec} --forget")

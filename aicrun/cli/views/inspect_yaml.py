@@ -66,6 +66,7 @@ def _steps(report: api.JobReport) -> list[str]:
         else:
             values = f"{step.state}: true"
         log = f", log: {size(step.log_bytes)}" if step.log_bytes else ""
+        log += f", not_kept: {size(step.log_dropped_bytes)}" if step.log_dropped_bytes else ""
         shown.append(f"    {step.step + ':':<{_KEY - 1}}{{{values}{log}}}")
     return shown if len(shown) > 1 else []
 

@@ -32,7 +32,10 @@ def list_lines(screen: Screen, listing: api.Listing, everything: bool) -> list[s
     widths = [max([least, *(cells(row[at]) for row in rows)]) for at, least in enumerate(_LEAST)]
     # A long name gives way before the detail does.
     widths[0] = max(_NAME_LEAST, min(widths[0], screen.width - sum(widths[1:-1]) - min(widths[-1], _DETAIL_LEAST) - 11))
-    shown = [_line(screen, _HEADS, widths, "")] if rows else ["No runs here yet. Start one: aicrun apply run.yaml"]
+    none = "No runs here yet. Start one: aicrun apply run.yaml"
+    if listing.silent:
+        none = "No run is known of the machines that answer."
+    shown = [_line(screen, _HEADS, widths, "")] if rows else [none]
     for row, found in zip(rows, listing.jobs, strict=True):
         shown.append(_line(screen, row, widths, _COLOURS.get(found.standing.status, "")))
     shown += [""] if listing.silent or listing.omitted else []
