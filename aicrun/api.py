@@ -42,6 +42,7 @@ from aicrun.lifecycle.find import Listing as Listing
 from aicrun.lifecycle.ledger import Ledger
 from aicrun.lifecycle.saved import Stale as Stale
 from aicrun.lifecycle.saved import check_moved
+from aicrun.lifecycle.saved import write as write_plan
 from aicrun.lifecycle.session import Session as Session
 from aicrun.lifecycle.start import settle_leftovers
 from aicrun.lifecycle.supply import supply
@@ -175,12 +176,9 @@ def _wanted(session: Session, spec: RunSpec, taken: _snapshot.Snapshot | None) -
 
 
 def save(planned: Planned, path: str) -> None:
-    """Write the plan to `path`, whole or not at all; it holds no secret's value."""
+    """Write the plan to `path`, whole or not at all; it holds no secret's value. Errors: `lifecycle.saved.write`."""
     text = json.dumps(to_document(planned.plan), ensure_ascii=True, indent=1) + "\n"
-    beside = f"{path}.{os.getpid()}.part"
-    with open(beside, "w", encoding="ascii") as stream:
-        stream.write(text)
-    os.replace(beside, path)
+    write_plan(text, path)
 
 
 def is_saved_plan(path: str) -> bool:
