@@ -60,6 +60,7 @@ from aicrun.spec.load import Loaded as Loaded
 from aicrun.spec.load import find_inventory, find_specs, load_inventory, load_run, local_inventory
 from aicrun.spec.model import Inventory, RunSpec
 from aicrun.wire.codec import to_json
+from aicrun.wire.facts import Card as Card
 from aicrun.wire.jobs import Client
 from aicrun.wire.jobs import JobReport as JobReport
 from aicrun.wire.names import GATE_S, LIST_DEFAULT, LIST_MOST, REPLY_CAP_BYTES

@@ -110,7 +110,7 @@ def _uv(home: Home, home_folder: str) -> Dict[str, str]:
 
 def _notes(home: Home) -> Dict[str, str]:
     found = notes.head(home)
-    return _row("ok", "notes", "%d lines by people, %d blocks by aicrun" % (found.people_lines, found.blocks))
+    return _row("ok", "notes", "%s by people, %s by aicrun" % (_counted(found.people_lines, "line"), _counted(found.blocks, "block")))
 
 
 def _room(found: Disk) -> str:
@@ -125,3 +125,7 @@ def _word(found: Optional[Disk]) -> str:
 
 def _way(found: Optional[Disk], path: str) -> str:
     return "" if _word(found) == "ok" else "df -h -i %s" % path
+
+
+def _counted(number: int, noun: str) -> str:
+    return "%d %s" % (number, noun if number == 1 else noun + "s")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import click
 
 from aicrun import api
-from aicrun.cli.options import agreed, with_json, with_machines, with_wishes, with_yes
+from aicrun.cli.options import FILE, agreed, with_json, with_machines, with_wishes, with_yes
 from aicrun.cli.plans import Wishes, code_of, folder_of
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.diagnostics import as_lines
@@ -17,6 +17,7 @@ from aicrun.cli.views.plan_json import plan_document
 from aicrun.cli.views.plan_shown import show_plan
 from aicrun.cli.views.steps import Story
 from aicrun.errors import Exit, UsageError, Way, worst
+from aicrun.lifecycle.events import Happening, StepBegan
 
 _NOTHING_YET = ("Nothing has been started. The same apply may be run again.",)
 _MAYBE = ("The start may have arrived. The same apply adopts the run if it started, and starts it if not.",)
@@ -31,7 +32,7 @@ _VERBS = {
 
 
 @click.command("apply", epilog="Example: aicrun apply run.yaml --follow --yes")
-@click.argument("files", nargs=-1, metavar="[FILES]...")
+@click.argument("files", nargs=-1, type=FILE, metavar="[FILES]...")
 @click.option("-f", "--follow", is_flag=True, help="Show the log and wait for the end; exit as the run ended.")
 @click.option("--no-wait", is_flag=True, help="Return as soon as the machine accepted the start.")
 @with_yes
@@ -48,7 +49,7 @@ def apply_command(
     if follow and no_wait:
         raise UsageError("AIC-E006", "--follow and --no-wait contradict each other")
     screen.interrupted = _NOTHING_YET
-    how = How(follow, no_wait, yes, wanted.verbose, "aicrun apply " + " ".join(map(shlex.quote, paths)))
+    how = How(follow, no_wait, yes, wanted.verbose)
     if any(api.is_saved_plan(path) for path in paths):
         return _apply_saved(screen, paths, machines, wanted, how)
     loaded = wanted.load(screen, paths)
@@ -74,13 +75,12 @@ def _apply_saved(screen: Screen, paths: tuple[str, ...], machines: str, wanted: 
 
 @dataclass(frozen=True)
 class How:
-    """How an apply was asked for; `command` is what one would type again."""
+    """How an apply was asked for."""
 
     follow: bool
     no_wait: bool
     yes: bool
     verbose: bool
-    command: str
 
 
 class Applying:
@@ -106,9 +106,8 @@ class Applying:
         if not self._agreed(planned):
             self._screen.err(["Nothing has been changed."])
             return self._document(planned.plan, (), Exit.DONE)
-        self._screen.interrupted = _MAYBE
         second = _Second(self)
-        outcomes = api.apply(self._session, planned, second.approve, self._story.tell, again=not self._saved)
+        outcomes = api.apply(self._session, planned, second.approve, self._tell, again=not self._saved)
         shown = second.planned or planned
         if not outcomes:
             self._screen.err(
@@ -125,6 +124,12 @@ class Applying:
         if refused:
             return False
         return not api.needs_work(planned.plan) or self._agreed(planned)
+
+    def _tell(self, happening: Happening) -> None:
+        """The story; from the first start on, leaving means that it may have arrived."""
+        if isinstance(happening, StepBegan) and happening.step != "push":
+            self._screen.interrupted = _MAYBE
+        self._story.tell(happening)
 
     def _refused_by_apply(self, plan: api.Plan) -> None:
         for item in plan.runs:
@@ -146,7 +151,7 @@ class Applying:
         first = work[0]
         where = f" on {first.machine}" if first.machine else ""
         question = f"{_VERBS[first.sign]} {first.run}{where}?" if len(work) == 1 else f"Do this for {len(work)} runs?"
-        return agreed(self._screen, question, self._how.yes, self._how.command)
+        return agreed(self._screen, question, self._how.yes)
 
     def _kept(self, planned: api.Planned) -> int:
         kept = tuple(

@@ -7,18 +7,18 @@ import click
 from aicrun.cli.screen import COMPLETE, Screen
 from aicrun.errors import Exit
 
-_HOW = {
-    "bash": 'eval "$(aicrun completion bash)"',
-    "zsh": 'eval "$(aicrun completion zsh)"',
-    "fish": "aicrun completion fish | source",
-}
+_SHELLS = ("bash", "zsh", "fish")
+_HOW = (
+    'Example: eval "$(aicrun completion bash)" in ~/.bashrc, the same with zsh in ~/.zshrc, '
+    "or aicrun completion fish | source in config.fish"
+)
 
 
-@click.command("completion", epilog='Example: eval "$(aicrun completion bash)"')
-@click.argument("shell", type=click.Choice(tuple(_HOW)))
+@click.command("completion", epilog=_HOW)
+@click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> int:
-    """Print the completion script of a shell; with it, Tab knows commands and options."""
+    """Print the completion script of a shell; with it, Tab knows commands, options and files."""
     # Loaded here: completion classes are of no use to any other command.
     from click.shell_completion import get_completion_class
 

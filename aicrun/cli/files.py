@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import textwrap
 
 import click
 
-from aicrun.cli.options import with_json
+from aicrun.cli.options import FILE, with_json
 from aicrun.cli.screen import PROSE_COLUMNS, Screen
 from aicrun.cli.views.diagnostics import as_documents, as_lines
 from aicrun.cli.views.trouble import next_lines
@@ -22,7 +23,12 @@ _SCHEMAS = ("run", "machines", "plan")
 
 @click.command("init", epilog="Example: aicrun init --to other.yaml")
 @click.option(
-    "--to", metavar="FILE", default="run.yaml", show_default=True, help="The file to write; never one that is there."
+    "--to",
+    metavar="FILE",
+    type=FILE,
+    default="run.yaml",
+    show_default=True,
+    help="The file to write; never one that is there.",
 )
 @with_json
 @click.pass_obj
@@ -32,13 +38,13 @@ def init_command(screen: Screen, to: str) -> int:
     from aicrun.spec.detect import draft_run_yaml, look_at
 
     facts = look_at(os.path.dirname(os.path.abspath(to)))
-    text = draft_run_yaml(facts)
+    text, typed = draft_run_yaml(facts), shlex.quote(to)
     try:
         with open(to, "x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError as error:
         other = "run.yaml" if to != "run.yaml" else "other.yaml"
-        ways = (Way("write another", f"aicrun init --to {other}"), Way("check it", f"aicrun validate {to}"))
+        ways = (Way("write another", f"aicrun init --to {other}"), Way("check it", f"aicrun validate {typed}"))
         raise UsageError("AIC-E013", f"{to} is there already", ways=ways) from error
     loaded = load_run(to)
     found = [f"command from {facts.script}" if facts.script else "the command is yours to write"]
@@ -47,14 +53,14 @@ def init_command(screen: Screen, to: str) -> int:
         found.append("code from this git tree" if facts.in_git else "code from this folder")
     words = f'wrote {to}: run "{loaded.specs[0].name}", ' + ", ".join(found)
     screen.out([*textwrap.wrap(words, PROSE_COLUMNS - 2, break_long_words=False), ""])
-    screen.out(next_lines((Way("check it", f"aicrun validate {to}"), Way("try it", f"aicrun plan {to}"))))
+    screen.out(next_lines((Way("check it", f"aicrun validate {typed}"), Way("try it", f"aicrun plan {typed}"))))
     if screen.json:
         screen.document("init", {"file": to, "run": loaded.specs[0].name, "text": text})
     return Exit.DONE
 
 
 @click.command("validate", epilog="Example: aicrun validate run.yaml machines.yaml --strict")
-@click.argument("files", nargs=-1, metavar="[FILES]...")
+@click.argument("files", nargs=-1, type=FILE, metavar="[FILES]...")
 @click.option("--strict", is_flag=True, help="Warnings are errors.")
 @click.option("-v", "--verbose", is_flag=True, help="All of each fault, also past ten.")
 @with_json
@@ -94,7 +100,7 @@ def _checked(path: str, strict: bool) -> tuple[tuple[Diagnostic, ...], list[str]
     except DocumentInvalid as error:
         return error.diagnostics, [summary(path, error.diagnostics)]
     runs, warned = counted(len(loaded.specs), "run"), counted(len(loaded.warnings), "warning")
-    return loaded.warnings, [f"{path}: valid (version 1), {runs}, {warned}. Next: aicrun plan {path}"]
+    return loaded.warnings, [f"{path}: valid (version 1), {runs}, {warned}. Next: aicrun plan {shlex.quote(path)}"]
 
 
 def _is_inventory(path: str) -> bool:

@@ -94,7 +94,11 @@ def doctor_command(screen: Screen, machine: str | None, machines: str) -> int:
 @click.argument("machine", required=False)
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.option(
-    "--older-than", metavar="DURATION", default=_WEEK, show_default=True, help="How long a run must have ended."
+    "--older-than",
+    metavar="DURATION",
+    default=_WEEK,
+    show_default=True,
+    help="Only of runs that ended at least this long ago.",
 )
 @with_yes
 @with_machines
@@ -110,7 +114,7 @@ def gc_command(screen: Screen, machine: str | None, dry_run: bool, older_than: s
         rows = api.gc(session, name, True, seconds)
         if rows and not dry_run:
             screen.err(gc_lines(screen, name, rows, True)[:-1])
-            if agreed(screen, f"Remove this from {name}?", yes, f"aicrun gc {name}"):
+            if agreed(screen, f"Remove this from {name}?", yes):
                 rows = api.gc(session, name, False, seconds)
             else:
                 dry_run = True

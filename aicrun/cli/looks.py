@@ -10,7 +10,7 @@ from aicrun import api
 from aicrun.cli.options import with_json, with_machines
 from aicrun.cli.safe_text import Bare
 from aicrun.cli.screen import Screen
-from aicrun.cli.views.endings import ending_lines, left_lines
+from aicrun.cli.views.endings import ending_lines, headline, left_lines
 from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.cli.views.tables import list_lines
 from aicrun.errors import Exit, UsageError, Way
@@ -24,7 +24,11 @@ STEPS = ("setup", "preflight", "command", "upload")
 @click.command("list", epilog="Example: aicrun list --status failed --all")
 @click.option("--all", "everything", is_flag=True, help="Up to 200 runs instead of the 20 newest.")
 @click.option(
-    "--status", "statuses", multiple=True, metavar="STATUS", help="Only these: running words as in the table."
+    "--status",
+    "statuses",
+    multiple=True,
+    metavar="STATUS",
+    help="Only runs of this status, as the table names it; more than once for several.",
 )
 @with_machines
 @with_json
@@ -73,10 +77,23 @@ def inspect_command(screen: Screen, run: str, with_env: bool, machines: str) -> 
 
 @click.command("logs", epilog="Example: aicrun logs -f sft-run")
 @click.argument("run")
-@click.option("--tail", type=click.IntRange(0, 100_000), default=200, show_default=True, help="How many last lines.")
-@click.option("--offset", type=click.IntRange(min=0), default=None, help="From this byte on instead.")
+@click.option(
+    "--tail",
+    type=click.IntRange(0, 100_000),
+    metavar="LINES",
+    default=200,
+    show_default=True,
+    help="How many last lines.",
+)
+@click.option("--offset", type=click.IntRange(min=0), metavar="BYTE", default=None, help="From this byte on instead.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as it grows; Ctrl-C leaves the run running.")
-@click.option("--step", type=click.Choice(STEPS), default=None, help="Another step's log; default: the newest step.")
+@click.option(
+    "--step",
+    type=click.Choice(STEPS),
+    metavar="STEP",
+    default=None,
+    help="The log of setup, command or upload; default: the command, once it started.",
+)
 @click.option("--raw", is_flag=True, help="The bytes as they are, also on a terminal.")
 @with_machines
 @with_json
@@ -104,7 +121,12 @@ def logs_command(
             screen.err(_not_kept(found, step))
             return Exit.DONE
         screen.interrupted = left_lines(found)
-        return _followed(session, found, step, offset, tail, printer)
+        _follow(session, found, step, offset, tail, printer)
+        now = api.find(session, found.report.job_id)
+        screen.err(
+            [f"{headline(now)}." if api.settled(now) else f"the {step} ended, the run goes on: aicrun wait {run}"]
+        )
+        return Exit.DONE
 
 
 def _not_kept(found: api.Found, step: str) -> list[str]:
@@ -118,16 +140,15 @@ def _newest_step(found: api.Found) -> str:
     return "command" if "command" in started else (started[-1] if started else "setup")
 
 
-def _followed(
+def _follow(
     session: api.Session, found: api.Found, step: str, offset: int | None, tail: int, printer: _Printer
-) -> int:
+) -> None:
     if offset is None:
         first = api.log_slice(session, found, step, None, tail)
         printer.write(first.data)
         offset = first.next_offset
     api.follow_log(session, found, step, offset, printer.tell)
     printer.end()
-    return Exit.DONE
 
 
 def _log_document(

@@ -39,8 +39,8 @@ COMMANDS = {
     "machines": ("hosts", "Every machine and card as it is now"),
     "notes": ("hosts", "Read or add to a machine's notes"),
     "doctor": ("hosts", "Look for what is wrong with a machine"),
-    "gc": ("hosts", "Remove what the sweep would remove"),
-    "completion": ("completion", "Print the completion script of a shell"),
+    "gc": ("hosts", "Remove logs and files that no run needs any more"),
+    "completion": ("completion", "Teach your shell to complete commands and files"),
 }
 
 
@@ -86,7 +86,7 @@ class Group(click.Group):
 @click.group(
     cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: aicrun init && aicrun plan run.yaml && aicrun apply run.yaml --follow",
+    epilog="Example: aicrun init && aicrun plan && aicrun apply --follow",
 )
 @click.version_option(__version__, message="aicrun %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of a fault of aicrun.")
@@ -106,6 +106,7 @@ def run(argv: Sequence[str]) -> int:
         return shell_complete(cli, {}, "aicrun", COMPLETE, os.environ[COMPLETE])
     # Before anything is parsed: what goes wrong while parsing wants to know already.
     screen.json, screen.debug = "--json" in argv, "--debug" in argv
+    screen.typed = shlex.join(["aicrun", *argv])
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _ended(screen, list(argv))
@@ -139,7 +140,7 @@ def _ended(screen: Screen, argv: list[str]) -> int:
     except Exception as fault:  # the one edge: a fault of ours ends here as a sentence
         if screen.debug:
             raise
-        return _told(screen, _fault(fault))
+        return _told(screen, _fault(screen, fault))
     return code
 
 
@@ -164,14 +165,14 @@ def _usage(error: click.ClickException) -> UsageError:
     return UsageError("AIC-E006", message[:1].lower() + message[1:], ways=(Way("see", f"{path} --help"),))
 
 
-def _fault(fault: Exception) -> AicrunError:
+def _fault(screen: Screen, fault: Exception) -> AicrunError:
     words = f"{type(fault).__name__}: {fault}".splitlines()[0]
     return AicrunError(
         "AIC-E001",
         f"a fault of aicrun itself: {words}",
         facts=(("runs", "no run is touched by it: aicrun list shows them"),),
         ways=(
-            Way("see where it broke", shlex.join(["aicrun", "--debug", *sys.argv[1:]])),
+            Way("see where it broke", screen.typed.replace("aicrun", "aicrun --debug", 1)),
             Way("report it, with what that prints, as CONTRIBUTING.md says"),
         ),
     )

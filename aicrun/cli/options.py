@@ -12,6 +12,8 @@ from aicrun.cli.screen import Screen, styled
 from aicrun.errors import UsageError, Way
 
 F = TypeVar("F", bound=Callable[..., Any])
+# A path as it is typed; the type is what lets Tab complete it.
+FILE = click.Path()
 
 
 def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
@@ -29,7 +31,7 @@ def with_json(command: F) -> F:
 def with_machines(command: F) -> F:
     """`--machines FILE`: the inventory to use."""
     return click.option(
-        "--machines", metavar="FILE", default="", help="The inventory; default: the nearest machines.yaml."
+        "--machines", metavar="FILE", type=FILE, default="", help="The inventory; default: the nearest machines.yaml."
     )(command)
 
 
@@ -61,7 +63,7 @@ def with_wishes(command: F) -> F:
     return command
 
 
-def agreed(screen: Screen, question: str, yes: bool, command: str) -> bool:
+def agreed(screen: Screen, question: str, yes: bool) -> bool:
     """Whether the person says yes; anything else than `y` or `yes` is no.
 
     Raises `UsageError` where nobody can be asked and `--yes` was not given.
@@ -72,7 +74,7 @@ def agreed(screen: Screen, question: str, yes: bool, command: str) -> bool:
         raise UsageError(
             "AIC-E012",
             f"{question} Nobody can be asked: stdin is no terminal",
-            ways=(Way("answer beforehand", f"{command} --yes"),),
+            ways=(Way("answer beforehand", f"{screen.typed} --yes"),),
         )
     screen.ask(f"{styled('bold', question)} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

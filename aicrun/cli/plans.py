@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import click
 
 from aicrun import api
-from aicrun.cli.options import with_json, with_machines, with_wishes
+from aicrun.cli.options import FILE, with_json, with_machines, with_wishes
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.diagnostics import as_lines
 from aicrun.cli.views.plan_json import plan_document
@@ -64,8 +64,8 @@ def code_of(plan: api.Plan, applying: bool) -> Exit:
 
 
 @click.command("plan", epilog="Example: aicrun plan run.yaml -o plan.json && aicrun apply plan.json")
-@click.argument("files", nargs=-1, metavar="[FILES]...")
-@click.option("-o", "out", metavar="FILE", default="", help="Save the plan, to apply exactly it later.")
+@click.argument("files", nargs=-1, type=FILE, metavar="[FILES]...")
+@click.option("-o", "out", metavar="FILE", type=FILE, default="", help="Save the plan, to apply exactly it later.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when the plan would change something.")
 @with_wishes
 @with_machines
@@ -102,7 +102,7 @@ def folder_of(paths: Sequence[str]) -> str:
 
 
 @click.command("show", epilog="Example: aicrun show plan.json")
-@click.argument("file")
+@click.argument("file", type=FILE)
 @click.option("-v", "--verbose", is_flag=True, help="One row a card, whole values.")
 @with_json
 @click.pass_obj

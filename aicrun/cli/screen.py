@@ -84,7 +84,10 @@ def _unwritable(error: OSError) -> AicrunError:
 
 @dataclass
 class Screen:
-    """What one command prints to; `json` and `debug` are set by the options of that name."""
+    """What one command prints to; `json` and `debug` are set by the options of that name.
+
+    `typed` is the whole command line, to be typed again.
+    """
 
     width: int = PROSE_COLUMNS
     ascii: bool = False
@@ -95,6 +98,7 @@ class Screen:
     in_terminal: bool = False
     json: bool = False
     debug: bool = False
+    typed: str = "aicrun"
     interrupted: tuple[str, ...] = ()
     _rewriting: bool = field(default=False, repr=False)
 

@@ -1,4 +1,4 @@
-"""Commands that act on one run: `stop`, `upload`, `delete`. Each asks first."""
+"""Commands that act on one run: `stop`, `upload`, `delete`. What ends or removes something asks first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stop_command(screen: Screen, run: str, grace: str, yes: bool, machines: str)
         if found.standing.status.terminal:
             screen.err([f"{headline(found)}; there is nothing to stop."])
             return _done(screen, "stop", found)
-        if not agreed(screen, f"Stop {found.report.run} on {found.machine}?{_lost(found)}", yes, f"aicrun stop {run}"):
+        if not agreed(screen, f"Stop {found.report.run} on {found.machine}?{_lost(found)}", yes):
             screen.err(["Nothing was stopped."])
             return _done(screen, "stop", found)
         screen.interrupted = (
@@ -104,7 +104,7 @@ def delete_command(screen: Screen, run: str, yes: bool, machines: str) -> int:
         found = api.find(session, run)
         which = f"job {found.report.job_id}, {found.standing.status.value}"
         question = f"Delete the records and logs of {found.report.run} ({which})?"
-        if not agreed(screen, question, yes, f"aicrun delete {run}"):
+        if not agreed(screen, question, yes):
             screen.err(["Nothing was deleted."])
             return _done(screen, "delete", found)
         kept = found.report.checkpoints

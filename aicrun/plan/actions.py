@@ -84,14 +84,12 @@ def _later(changes: tuple[FieldChange, ...]) -> list[tuple[str, str]]:
 def _keep_ended(task: Task, found: Found, base: RunPlan) -> RunPlan:
     spec = task.wanted.spec
     told = f"keep, succeeded {words.ago(records.since(found))}"
-    again = Way("train it again", typed("apply", spec, "--again"))
-    ways: tuple[Way, ...] = (Way("look at it", of_run("inspect", spec.name)),)
+    ways = (Way("train it again", typed("apply", spec, "--again")), Way("look at it", of_run("inspect", spec.name)))
     rows: tuple[tuple[str, str], ...] = ()
     if task.outcome.column is Column.SOURCE:
         told += "; source changed, --again to train it"
         change = next(item for item in task.outcome.changes if item.path == "source")
         rows = (("source", f"was {change.old}"), ("", f"now {change.new}"))
-        ways = (again, *ways)
     elif task.outcome.changes:
         paths = ", ".join(item.path for item in task.outcome.changes)
         rows = (("differs", f"{words.cut(paths, 200)}: it has ended, so nothing acts on it any more"),)

@@ -85,7 +85,7 @@ def machine_verdicts(view: MachineView, need: Need) -> tuple[Verdict, ...]:
     unknown = machine_unknown(view, reading, need)
     demand = need.spec.machine.gpu
     if demand is None:
-        return (Verdict(host, against, "" if against else unknown),)
+        return (Verdict(host, against, "" if against else unknown, remarks=_load(reading, need)),)
     cards = reading.cards
     if cards.state == "none" or (cards.state == "devices" and not cards.cards):
         return (Verdict(host, (*against, _no_card(reading))),)
@@ -195,6 +195,12 @@ def _remarks(seat: Seat) -> Iterator[str]:
         yield "display, so last"
     if not seat.card.processes_listed and seat.held is None:
         yield "its processes cannot be listed"
+
+
+def _load(reading: HostReading, need: Need) -> tuple[str, ...]:
+    """A floor of cores counts those that exist; that they are busy at this moment is told, and rejects nothing."""
+    wanted = need.spec.machine.cpus or 1
+    return ("its cores are busy now",) if reading.cpus_free is not None and reading.cpus_free < wanted else ()
 
 
 def _pinned(seat: Seat) -> Iterator[Rejection]:

@@ -6,6 +6,7 @@ It reads the file it is given and looks whether local files that the spec names 
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 
 from aicrun.errors import UsageError, Way
@@ -44,7 +45,7 @@ def load_run(path: str, *, overrides: tuple[str, ...] = (), strict: bool = False
     Raises `UsageError` when there is no such file or it cannot be read, `DocumentInvalid` with every fault otherwise;
     with `strict` a warning is a fault.
     """
-    raw = contents(path, Way("write a first one", f"aicrun init --to {path}"))
+    raw = contents(path, _first_one(path))
     folder = os.path.dirname(os.path.abspath(path))
     return load_run_text(raw, path, folder, overrides=overrides, strict=strict)
 
@@ -86,9 +87,13 @@ def find_specs(path: str) -> tuple[str, ...]:
     names = sorted(name for name in os.listdir(path) if name.endswith((".yaml", ".yml")))
     found = tuple(os.path.join(path, name) for name in names if name not in ("machines.yaml", "machines.yml"))
     if not found:
-        way = Way("write a first one", f"aicrun init --to {os.path.join(path, 'run.yaml')}")
-        raise UsageError("AIC-E180", f"the folder {path} holds no spec", ways=(way,))
+        ways = (_first_one(os.path.join(path, "run.yaml")),)
+        raise UsageError("AIC-E180", f"the folder {path} holds no spec", ways=ways)
     return found
+
+
+def _first_one(path: str) -> Way:
+    return Way("write a first one", "aicrun init" if path == "run.yaml" else f"aicrun init --to {shlex.quote(path)}")
 
 
 def _overridden(root: Node, overrides: tuple[str, ...], findings: list[Finding]) -> Node:

@@ -191,6 +191,15 @@ def test_logs_are_bare_and_read_by_offset(project: Project) -> None:
     assert project.json("logs", "quick")["next_offset"] == len(whole)
 
 
+def test_following_a_log_to_its_end_says_how_the_run_ended(project: Project) -> None:
+    project.write("python3 work.py 0 7")
+    project.apply("--follow")
+    followed = project.run("logs", "-f", "quick")
+    assert followed.stdout == "step 1/2 loss=0.9\nstep 2/2 loss=0.4\n"
+    assert "quick failed(exit_code) on here" in followed.stderr
+    assert "exit code 7" in followed.stderr
+
+
 def test_ctrl_c_on_following_leaves_the_run_running(project: Project) -> None:
     project.write("python3 work.py 60")
     following = project.popen("apply", "run.yaml", "--yes", "--follow")

@@ -69,6 +69,20 @@ def test_a_question_that_nobody_can_answer_is_told_with_the_command(project: Pro
     assert project.starts() == []
 
 
+def test_the_way_out_keeps_what_was_typed(project: Project) -> None:
+    project.write()
+    done = project.run("apply", "run.yaml", "--set", "env.A=b c")
+    assert done.returncode == 3
+    assert "aicrun apply run.yaml --set 'env.A=b c' --yes" in done.stderr
+
+
+@pytest.mark.parametrize("words", ["plan run", "apply -f run", "validate run", "show p", "plan -o p"])
+def test_tab_completes_files(person: Person, words: str) -> None:
+    person.env["_AICRUN_COMPLETE"] = "bash_complete"
+    person.env["COMP_WORDS"], person.env["COMP_CWORD"] = f"aicrun {words}", str(len(words.split()))
+    assert person.run().stdout.startswith("file,")
+
+
 def test_a_no_on_a_terminal_changes_nothing_and_a_yes_starts(project: Project) -> None:
     project.write()
     assert "Nothing has been changed." in typed(project, "n\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,12 @@ from aicrun.plan.words import counted, cut, harmless, size
 
 _COLOURS = {"ok": "green", "note": "yellow", "bad": "red", "?": "yellow"}
 _HELP = " " * 17
+# What parts the blocks of the agent (`agent/notes.py`) from the lines of people; nothing to read for either.
+_BEGINS = re.compile(r"^<!-- aicrun job [0-9a-f]{16} -->$", re.MULTILINE)
+_MARKER = re.compile(r"^<!-- (?:end of )?aicrun job [0-9a-f]{16} -->\n", re.MULTILINE)
+_BLOCK = re.compile(
+    r"^<!-- aicrun job ([0-9a-f]{16}) -->\n.*?^<!-- end of aicrun job \1 -->\n", re.MULTILINE | re.DOTALL
+)
 
 
 def doctor_lines(screen: Screen, machine: str, findings: Sequence[dict[str, str]]) -> list[str]:
@@ -46,12 +53,15 @@ def _wrapped(text: str, room: int) -> list[str]:
 
 
 def notes_lines(screen: Screen, machine: str, text: str) -> list[str]:
-    """The notes behind bars, under a line that says whose they are."""
+    """The notes behind bars, under a line that says whose they are; the marks around aicrun's blocks are left out."""
     ways = next_lines((Way("add a line", f'aicrun notes {machine} --add "…"'),))
     if not text.strip():
         return [f"{machine} has no notes yet.", "", *ways]
-    lines = [line(part) for part in text.rstrip("\n").split("\n")]
-    head = f"notes of {machine}, {counted(len(lines), 'line')}; text from the host, not checked:"
+    blocks = len(_BEGINS.findall(text))
+    people = [part for part in _BLOCK.sub("", text).split("\n") if part.strip()]
+    lines = [line(part) for part in _MARKER.sub("", text).rstrip("\n").split("\n")]
+    whose = f"{counted(len(people), 'line')} by people, {counted(blocks, 'block')} by aicrun"
+    head = f"notes of {machine}, {whose}; text from the host:"
     return [head, *quoted(screen, lines, cutting=True), "", *ways]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from aicrun import api
 from aicrun.cli.screen import styled
 from aicrun.cli.views.endings import ways_after
-from aicrun.plan.words import ago, duration, harmless, size
+from aicrun.plan.words import ago, duration, harmless, size, took
 
 _KEY = 12
 _MEASURED = (
@@ -59,7 +59,7 @@ def _steps(report: api.JobReport) -> list[str]:
         if step.exit is not None:
             how = f"signal {step.exit.signal}" if step.exit.signal is not None else f"code {step.exit.code}"
             how = f"could not start: {harmless(step.exit.spawn_error)}" if step.exit.spawn_error else how
-            values = f"ended: {_text(how)}, took: {duration(step.exit.duration_s)}"
+            values = f"ended: {_text(how)}, took: {took(step.exit.duration_s)}"
         elif step.state == "running":
             age = duration(step.age_s) if step.age_s is not None else "unknown"
             values = f"running: {age}, pid: {step.pid}"

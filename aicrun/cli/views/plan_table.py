@@ -277,7 +277,10 @@ class Table:
             "unknown": ("unknown", "yellow"),
             "lasting": ("rejected, lasting", "red" if self._all_lasting() else "dim"),
         }[name]
-        self.page.add(("  ", ""), (word, style), (f": {self._counted(verdicts)}", "dim" if style == "dim" else ""))
+        # A card's figure is its memory, as asked for above; that of a machine is told once.
+        figures = " (figures: idle cores, free memory)" if name == "fits" and not self.is_cards else ""
+        counts = f": {self._counted(verdicts)}{figures}"
+        self.page.add(("  ", ""), (word, style), (counts, "dim" if style == "dim" else ""))
         dim = "dim" if name == "lasting" else ""
         for row in rows:
             self._add_row(row, looks, dim)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from aicrun import api
 from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.endings import step_progress
@@ -21,15 +23,24 @@ _COLOURS = {
 }
 _HEADS = ("run", "status", "card", "progress", "for", "detail")
 _RIGHT = (False, False, False, True, True, False)
-_LEAST = (10, 11, 8, 8, 6, 6)
+_CARD_HEADS = ("card", "model", "free of size", "util", "temp")
 _NAME_LEAST = 12
 _DETAIL_LEAST = 18
+
+
+@dataclass(frozen=True, slots=True)
+class _CardRow:
+    """One card of `machines`: its columns, and who holds it in forms from the longest to the shortest."""
+
+    columns: tuple[str, ...]
+    words: tuple[str, ...]
+    is_free: bool
 
 
 def list_lines(screen: Screen, listing: api.Listing, everything: bool) -> list[str]:
     """One row a job, newest first; then what is missing from the table."""
     rows = [_row(found) for found in listing.jobs]
-    widths = [max([least, *(cells(row[at]) for row in rows)]) for at, least in enumerate(_LEAST)]
+    widths = [max(map(cells, column)) for column in zip(_HEADS, *rows, strict=True)]
     # A long name gives way before the detail does.
     widths[0] = max(_NAME_LEAST, min(widths[0], screen.width - sum(widths[1:-1]) - min(widths[-1], _DETAIL_LEAST) - 11))
     none = "No runs here yet. Start one: aicrun apply run.yaml"
@@ -95,13 +106,16 @@ def _line(screen: Screen, row: tuple[str, ...], widths: list[int], colour: str) 
 
 def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float) -> list[str]:
     """Each machine with its cards below it, then the counts."""
-    shown = [f"{'card':<10}  {'model':<12} {'free of size':<17} {'util':>4}  {'temp':>4}  held by"]
-    cards = free = 0
+    rows = {view.machine.name: [_card_row(card) for card in _cards(view)] for view in fleet.machines}
+    every = [row for found in rows.values() for row in found]
+    widths = [max(map(cells, column)) for column in zip(_CARD_HEADS, *(row.columns for row in every), strict=True)]
+    shown = [_card_line(_CARD_HEADS, widths) + "  held by"] if every else []
     for view in fleet.machines:
         shown += _machine_lines(screen, view)
-        for row, is_free in _card_rows(screen, view):
-            cards, free = cards + 1, free + is_free
-            shown.append(row)
+        for row in rows[view.machine.name]:
+            line = _with_holder(_card_line(row.columns, widths), row.words, screen)
+            shown.append(styled("green", line) if row.is_free else line)
+    cards, free = len(every), sum(row.is_free for row in every)
     counts = f"{counted(len(fleet.machines), 'machine')}, {counted(cards, 'card')}, {free} free."
     return [*shown, "", f"{counts} Measured now, in {took_s:.1f}s."]
 
@@ -126,31 +140,46 @@ def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
     return shown
 
 
-def _card_rows(screen: Screen, view: api.MachineView) -> list[tuple[str, bool]]:
-    rows = []
-    for card in view.reading.cards.cards if view.reading is not None else ():
-        holder = _holder(card)
-        known = card.vram_free_mib is not None and card.processes_listed
-        words = holder or ("free" if known else "unknown: nobody can say who is on it")
-        memory = "-"
-        if card.vram_free_mib is not None and card.vram_total_mib is not None:
-            memory = f"{card.vram_free_mib / 1024:.1f} of {gib(card.vram_total_mib)}"
-        util = "-" if card.utilization_percent is None else f"{card.utilization_percent}%"
-        heat = "-" if card.temperature_c is None else f"{card.temperature_c} C"
-        index, model = f"[{card.index}]", card_model(card.model)
-        text = f"  {index:<8}  {model:<12} {memory:<17} {util:>4}  {heat:>4}  {words}"
-        line, is_free = cut(text, screen.width, screen.mark), known and not holder
-        rows.append((styled("green", line) if is_free else line, is_free))
-    return rows
+def _cards(view: api.MachineView) -> tuple[api.Card, ...]:
+    return view.reading.cards.cards if view.reading is not None else ()
 
 
-def _holder(card: object) -> str:
-    holder = getattr(card, "holder", None)
+def _card_row(card: api.Card) -> _CardRow:
+    holder = _holder(card)
+    known = card.vram_free_mib is not None and card.processes_listed
+    memory = "-"
+    if card.vram_free_mib is not None and card.vram_total_mib is not None:
+        memory = f"{card.vram_free_mib / 1024:.1f} of {gib(card.vram_total_mib)}"
+    util = "-" if card.utilization_percent is None else f"{card.utilization_percent}%"
+    heat = "-" if card.temperature_c is None else f"{card.temperature_c} C"
+    columns = (f"  [{card.index}]", card_model(card.model), memory, util, heat)
+    words = holder or (("free",) if known else ("unknown: nobody can say who is on it", "unknown who is on it"))
+    return _CardRow(columns, words, known and not holder)
+
+
+def _card_line(columns: tuple[str, ...], widths: list[int]) -> str:
+    """The columns before the holder; the first is as wide as the names of machines above it."""
+    head = columns[0] + " " * (_NAME_LEAST - cells(columns[0]))
+    parts = []
+    for at, (text, width) in enumerate(zip(columns[1:], widths[1:], strict=True)):
+        pad = " " * (width - cells(text))
+        parts.append(text + pad if at == 0 else pad + text)
+    return head + "  ".join(parts)
+
+
+def _with_holder(before: str, forms: tuple[str, ...], screen: Screen) -> str:
+    """The longest form that has room, the last one cut."""
+    room = screen.width - cells(before) - 2
+    fitting = next((form for form in forms if cells(form) <= room), cut(forms[-1], max(room, 6), screen.mark))
+    return f"{before}  {fitting}"
+
+
+def _holder(card: api.Card) -> tuple[str, ...]:
+    """Who is on the card, in forms from the longest to the shortest; empty when nobody is."""
+    holder = card.holder
     if holder is not None:
-        who = "you" if holder.yours else name(holder.account)
-        return f"run {name(holder.run)} of {who}, {duration(holder.age_s)}"
-    processes = [process for process in getattr(card, "processes", ()) if process.kind == "compute"]
-    if processes:
-        first = processes[0]
-        return f"pid {first.pid} {name(first.name)} of {name(first.user)}"
-    return ""
+        whose = f"{name(holder.run)} of {'you' if holder.yours else name(holder.account)}"
+        age = duration(holder.age_s)
+        return (f"run {whose}, {age}", f"{whose}, {age}", f"{whose}, {age.split(' ')[0]}")
+    first = next((process for process in card.processes if process.kind == "compute"), None)
+    return (f"pid {first.pid} {name(first.name)} of {name(first.user)}",) if first is not None else ()

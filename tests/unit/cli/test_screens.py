@@ -198,7 +198,8 @@ def test_doctor() -> None:
 
 
 def test_notes_stand_behind_a_bar_without_control_characters() -> None:
-    text = "Corpus is on /data/corpus (read only).\n\x1b]0;owned\x07Card 0 is alice's on weekdays.\n\n<!-- aicrun -->\n"
+    text = "Corpus is on /data/corpus (read only).\n\x1b]0;owned\x07Card 0 is alice's on weekdays.\n\n"
+    text += "<!-- aicrun job 19ab77c05d3e2f80 -->\naicrun: run sft-old\n<!-- end of aicrun job 19ab77c05d3e2f80 -->\n"
     held("notes", notes_lines(Screen(), "lab", text))
 
 
