@@ -110,7 +110,8 @@ def _uv(home: Home, home_folder: str) -> Dict[str, str]:
 
 def _notes(home: Home) -> Dict[str, str]:
     found = notes.head(home)
-    return _row("ok", "notes", "%s by people, %s by aicrun" % (_counted(found.people_lines, "line"), _counted(found.blocks, "block")))
+    people, ours = _counted(found.people_lines, "line"), _counted(found.blocks, "block")
+    return _row("ok", "notes", "%s by people, %s by aicrun" % (people, ours))
 
 
 def _room(found: Disk) -> str:
