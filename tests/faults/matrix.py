@@ -1,0 +1,218 @@
+"""Which test proves which row of the three lists of faults that supervision was designed against.
+
+`MATRIX`: the fault matrix of the supervision design; `REGRESSIONS`: what other tools got wrong, its part 3;
+`FIELD`: what people reported of the ends of their runs, area f of the field reports. Data only; `test_matrix.py` holds
+that no row is missing and that every named test exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: what happens, the tests that prove what we do then, what no test proves yet, what cannot run here."""
+
+    what: str
+    tests: tuple[str, ...] = ()
+    gap: str = ""
+    not_here: str = ""
+
+
+KILLS = "faults/test_kills.py::"
+EVERY_MOMENT = KILLS + "test_whatever_moment_keeper_and_pump_die_the_answer_is_true_and_stays"
+ALONE = KILLS + "test_without_its_keeper_a_run_goes_on_and_then_nobody_knows_its_end"
+ALL_KILLED = KILLS + "test_keeper_pump_and_job_killed_is_unknown_for_ever"
+PUMP_KILLED = KILLS + "test_a_pump_killed_twenty_times_loses_no_line"
+PUMP_STALLED = KILLS + "test_a_pump_that_stands_still_is_replaced"
+FROZEN_KEEPER = KILLS + "test_a_stopped_keeper_only_delays_the_truth"
+ENDINGS = "faults/test_endings.py::"
+CODES = ENDINGS + "test_exit_codes_are_recorded_as_they_are"
+SIGNALS = ENDINGS + "test_deaths_by_signal_have_no_number"
+CANNOT_RUN = ENDINGS + "test_a_program_that_cannot_run_is_said_in_words"
+CLEAN = ENDINGS + "test_the_job_sees_a_clean_process_and_an_end_of_input"
+LEFTOVERS = ENDINGS + "test_background_children_are_ended_and_the_code_stays"
+CODE_AT_ONCE = ENDINGS + "test_the_code_is_recorded_while_a_child_still_holds_the_output"
+DETACHED = ENDINGS + "test_a_started_run_outlives_its_agent_and_keeps_nothing_of_it_open"
+OLD_PYTHON = ENDINGS + "test_the_whole_of_it_runs_on_python_3_8"
+RECORDS = "faults/test_records.py::"
+BROKEN = RECORDS + "test_any_broken_record_leaves_the_others_listed"
+UNREADABLE = RECORDS + "test_a_record_that_cannot_be_read_refuses_a_start_of_its_run"
+RESTARTED = RECORDS + "test_after_a_restart_running_is_unknown_ended_stays_and_unstarted_may_start"
+CLOCK_BACK = RECORDS + "test_a_clock_that_was_set_back_makes_no_old_job_the_newest"
+STOP = "faults/test_stop.py::"
+WILD = STOP + "test_a_tree_that_ignores_and_escapes_is_ended_whole"
+WILD_ALONE = STOP + "test_without_a_keeper_the_agent_ends_the_tree_and_claims_no_code"
+RECYCLED = STOP + "test_a_recycled_pid_is_never_signalled"
+RECYCLED_KEEPER = STOP + "test_a_recycled_keeper_pid_is_never_poked"
+NATURAL_END = STOP + "test_stop_at_the_moment_of_a_natural_end_is_one_of_two_truths"
+HANDLER = STOP + "test_a_handler_runs_and_its_code_stands_beside_the_stop"
+GROUP = STOP + "test_the_signal_reaches_the_shells_child_too"
+GRACE = STOP + "test_the_grace_is_the_runs_own_and_a_second_stop_shortens_it"
+FINISHED = STOP + "test_a_finished_job_is_left_as_it_is"
+UNKNOWN_ID = STOP + "test_an_unknown_id_is_not_found"
+RESERVED_STOPPED = STOP + "test_a_reservation_that_is_stopped_never_starts"
+LOG = "faults/test_log.py::"
+CAP = LOG + "test_a_log_over_the_cap_keeps_head_and_newest_and_every_offset"
+BYTES = LOG + "test_bytes_are_stored_as_they_are_and_any_offset_is_good"
+OWN_LOG = LOG + "test_a_job_that_truncates_its_own_output_or_loses_its_log_goes_on"
+FOLLOWER = LOG + "test_a_follower_waits_and_is_told_the_end"
+FULL_LOG = LOG + "test_a_full_disk_drops_output_and_nothing_else"
+FULL_START = LOG + "test_a_start_on_a_full_disk_is_refused_and_leaves_no_half_job"
+ROOM_AGAIN = LOG + "test_output_goes_on_behind_a_marker_when_there_is_room_again"
+ONCE = "faults/test_at_most_once.py::"
+KILLED_AGENT = ONCE + "test_an_agent_killed_while_it_starts_a_run_starts_it_once_or_not_at_all"
+SAME_ID = ONCE + "test_the_same_id_has_the_same_answer"
+NOBODY_ASKS = ONCE + "test_nothing_starts_when_nobody_asks_again"
+TOO_MANY = ONCE + "test_too_many_jobs_are_refused_and_dead_ones_do_not_count"
+CARDS = "faults/test_cards_and_line.py::"
+RACE = CARDS + "test_24_starts_for_one_card_never_two_on_it"
+DEAD_WAITER = CARDS + "test_a_job_of_two_cards_is_not_passed_on_either_and_a_dead_waiter_is_skipped"
+LOCK_GONE = CARDS + "test_a_lock_file_taken_away_while_held_is_explained_and_gives_no_second_holder"
+STRANGER = CARDS + "test_a_stranger_on_the_card_is_named_and_waited_for"
+LAST_HOLDER = CARDS + "test_the_card_stays_held_until_the_last_of_keeper_pump_and_command_is_gone"
+DEVICE_0 = CARDS + "test_a_job_finds_its_card_as_device_0_in_pci_order"
+WORKER = CARDS + "test_a_worker_that_closed_its_descriptors_keeps_the_next_job_out"
+WAITERS = CARDS + "test_a_waiting_job_is_stopped_or_leaves_the_line_and_the_next_moves_up"
+LOCKS = "faults/test_card_locks.py::"
+LOCK_MODES = LOCKS + "test_a_lock_that_not_everybody_may_read_is_refused_to_root_alike"
+LOCK_KINDS = LOCKS + "test_what_is_no_plain_file_is_refused"
+ONLY_KEEPER = LOCKS + "test_only_the_keeper_may_release"
+EXPLICIT = LOCKS + "test_an_explicit_release_frees_the_copies_of_a_living_child_too"
+NETWORK = "unit/agent/test_home.py::test_on_a_network_home_jobs_and_locks_go_to_the_local_disk"
+SWEEP = "unit/agent_work/test_sweep.py::"
+ZOMBIE = "unit/agent/test_process.py::test_a_zombie_is_dead"
+STATE_TABLE = "unit/agent/test_state.py::test_every_evidence_has_one_lawful_place"
+NOTHING_MADE_UP = "unit/agent/test_state.py::test_nothing_unknown_is_ever_called_a_success_or_a_failure"
+TWO_CALLERS = "integration/test_main_path.py::test_a_run_outlives_the_command_that_started_it"
+
+SYSTEMD = "needs a systemd of its own"
+OTHERS = "stands with another group of tests"
+
+MATRIX: dict[str, Row] = {
+    **{f"F{number:02}": Row(f"keeper and pump killed after W{number - 1}", (EVERY_MOMENT,)) for number in range(1, 11)},
+    "F11": Row("the keeper alone killed while the run goes on", (ALONE,)),
+    "F12": Row("the pump alone killed, twenty times, under heavy output", (PUMP_KILLED,)),
+    "F13": Row("the pump stopped for a while, and for ever", (PUMP_STALLED,), gap="5 s and then resumed: no line lost"),
+    "F14": Row("the keeper killed between the wait and the exit record", (EVERY_MOMENT,)),
+    "F15": Row("the keeper killed right after the exit record is durable", (EVERY_MOMENT,)),
+    "F16": Row("power loss around start and exit records", gap="records cut at every write"),
+    "F17": Row("records truncated, zeroed, garbage, of another shape, from the future", (BROKEN, UNREADABLE)),
+    "F18": Row("a full disk at start, in the middle, at the end", (FULL_START, FULL_LOG, ROOM_AGAIN), gap="at the end"),
+    "F19": Row("the disk turned read-only at the end", gap="recorded once it can be written again"),
+    "F20": Row("no inode left, over quota, at start", gap="inodes; a quota"),
+    "F21": Row("the host restarts with running, waiting and ended jobs", (RESTARTED,), gap="a real other boot"),
+    "F22": Row("the container restarts: same boot id, another pid namespace", gap="a real pid namespace that dies"),
+    "F23": Row("a pid that came back as somebody else's", (RECYCLED, RECYCLED_KEEPER)),
+    "F24": Row("the command ends, a child keeps output and card", (LEFTOVERS, CODE_AT_ONCE, WORKER)),
+    "F25": Row("a tree that escapes, ignores TERM and forks on", (WILD, WILD_ALONE), gap="a fork storm; in a cgroup"),
+    "F26": Row("a tree that cannot be ended", gap="a frozen cgroup"),
+    "F27": Row("a stop at the very moment of a natural end", (NATURAL_END,), gap="more rounds, spread over the moment"),
+    "F28": Row("stop twice, stop ended, waiting, unknown", (GRACE, FINISHED, RESERVED_STOPPED, WAITERS, UNKNOWN_ID)),
+    "F29": Row("every kind of exit code", (CODES,)),
+    "F30": Row("every kind of death by a signal", (SIGNALS,)),
+    "F31": Row("the memory limit kills the command, or one of its workers", gap="memory cgroup"),
+    "F32": Row("a program or a folder that cannot be used", (CANNOT_RUN,)),
+    "F33": Row(
+        "an agent that was started with odd signals, masks, limits", (CLEAN,), gap="umask 0, few files, PYTHON*"
+    ),
+    "F34": Row("a command that reads its input or prompts", (CLEAN,)),
+    "F35": Row("logs: too much, one endless line, binary, truncated, deleted", (CAP, BYTES, OWN_LOG)),
+    "F36": Row("a follower over the cap, over the end, beyond the end", (CAP, FOLLOWER, BYTES)),
+    "F37": Row("the client is cut off at any point of a start", (KILLED_AGENT, SAME_ID, NOBODY_ASKS)),
+    "F38": Row("logout in each launch mode", gap=SYSTEMD),
+    "F39": Row("the agent is pushed anew, its old folder removed, while a run goes on", gap="the whole of it"),
+    "F40": Row("64 starts at once, 32 allowed, one card", (TOO_MANY, RACE), gap="64 at once"),
+    "F41": Row("one, two, one card in line; a dead waiter; a stop", (DEAD_WAITER, WAITERS)),
+    "F42": Row("the lock file unlinked, replaced, closed, a link", (LOCK_GONE, LOCK_MODES, LOCK_KINDS)),
+    "F43": Row(
+        "a stranger on the card, no driver, a lost card, a card gone after the start",
+        (
+            STRANGER,
+            "unit/agent_work/test_cards.py::test_a_driver_that_is_not_loaded_and_no_card_is_none_with_its_reason",
+            "unit/agent_work/test_cards.py::test_one_lost_card_hides_no_other",
+        ),
+        gap="a card that is gone while its run goes on",
+    ),
+    "F44": Row("the clock a month back, a year ahead", (CLOCK_BACK,), gap="the sweep"),
+    "F45": Row("the sweep races with readers and an ending keeper", gap="the whole of it"),
+    "F46": Row("systemd's tools hang or lie", gap=OTHERS),
+    "F47": Row("no ctypes, Python 3.8, no cgroup, hidepid, seccomp", (OLD_PYTHON,), gap="all but Python 3.8"),
+    "F48": Row("the keeper is stopped over the end", (FROZEN_KEEPER,)),
+}
+
+REGRESSIONS: dict[int, Row] = {
+    1: Row("a stored pid belonged to a stranger, who was killed", (RECYCLED, RECYCLED_KEEPER)),
+    2: Row("a wait for a pid that came back never ended", (RECYCLED,)),
+    3: Row("a kill raced with the reaping", (NATURAL_END,)),
+    4: Row("somebody else reaped the child: 0 or 255", (CLEAN,)),
+    5: Row("the supervisor killed, the code gone, lists broken", (EVERY_MOMENT,)),
+    6: Row("waiting for a file that a dead supervisor never writes", (WILD_ALONE,)),
+    7: Row("both actors killed in a stop, for ever stopping", gap="kill agent and keeper after the intent"),
+    8: Row("a missing code was 0; records on a disk in memory", (NOTHING_MADE_UP, RESTARTED)),
+    9: Row("a full disk, and for ever running", gap="a full disk at the end"),
+    10: Row("shown running with exit 0 when the supervisor was killed", (ALONE, WILD_ALONE)),
+    11: Row("137 that nobody saw", (NOTHING_MADE_UP, SIGNALS)),
+    12: Row("the exit event was lost in a restart of the receiver", (DETACHED, TWO_CALLERS)),
+    13: Row("an end noticed late or never; a zombie counted as alive", (ZOMBIE, CLEAN)),
+    14: Row("the reader of the log stopped, the job blocked", (PUMP_STALLED,)),
+    15: Row("the daemon was down, the pipe full", (DETACHED,)),
+    16: Row("the log deleted, the job hung", (OWN_LOG,)),
+    17: Row("killed by SIGPIPE", (PUMP_KILLED,)),
+    18: Row("tens of gigabytes of log", (CAP,)),
+    19: Row("the queue killed at logout", gap=SYSTEMD),
+    20: Row("linger, and killed all the same", gap=SYSTEMD),
+    21: Row("KillUserProcesses", gap=SYSTEMD),
+    22: Row("shared memory removed at logout", gap=SYSTEMD),
+    23: Row("the runtime folder wiped at logout", gap=SYSTEMD),
+    24: Row("linger not enabled although the tool said so", gap=OTHERS),
+    25: Row("no XDG_RUNTIME_DIR, no user bus", gap=OTHERS),
+    26: Row("one OOM kill ended the whole unit", gap=SYSTEMD),
+    27: Row("oomd killed more than it said", gap=SYSTEMD),
+    28: Row("a forced stop told as out of memory", (WILD, GRACE)),
+    29: Row("our own memory counted against the job", gap="memory cgroup"),
+    30: Row("a unit inactive while its process ran", gap=SYSTEMD),
+    31: Row("the last process's status is nobody's", (LEFTOVERS,)),
+    32: Row("a restart of the parent killed all jobs", (DETACHED,)),
+    33: Row("a restarted agent forgot its jobs", (DETACHED,), gap="asked by another build"),
+    34: Row("SIGHUP reached a job that handles it", (DETACHED,)),
+    35: Row("a worker that cannot be killed", gap="a frozen cgroup"),
+    36: Row("the run over, the card still occupied", gap="the card drains before the lease goes"),
+    37: Row("a child in another session kept the card", (WILD,)),
+    38: Row("orphans piled up", (LEFTOVERS,)),
+    39: Row("new forks escaped the kill", gap="a fork storm"),
+    40: Row("only the shell was stopped", (GROUP,)),
+    41: Row(
+        "TERM to all killed the helper before the script", gap="the spec has no narrower stop; TERM goes to the group"
+    ),
+    42: Row("TERM passed over, or the grace ignored", (GRACE, HANDLER)),
+    43: Row("the ssh call hung on an inherited stdout", (DETACHED,)),
+    44: Row("a daemon of the job kept the lock", (LEFTOVERS, EXPLICIT)),
+    45: Row("a child's unlock dropped the parent's lock", (ONLY_KEEPER,)),
+    46: Row("locks on a network file system", (NETWORK,)),
+    47: Row("pid file and a recycled pid after a reboot", (RESTARTED, RECYCLED)),
+    48: Row("an empty state file stopped the agent for ever", (BROKEN,)),
+    49: Row("the program replaced under a running process", gap="the agent pushed anew"),
+    50: Row("the card's order differs from the driver's", (DEVICE_0,)),
+    51: Row("a UUID in the variable crashed a library", (DEVICE_0,)),
+    52: Row("free memory is true until it is used", (RACE, WAITERS)),
+    53: Row("dead workers counted as running", (TOO_MANY,)),
+    54: Row("daemon-reload took the card away", gap=SYSTEMD),
+    55: Row("a minimal PATH in user units", gap=SYSTEMD),
+    56: Row("a tree of another account cannot be ended", gap="a setuid child"),
+}
+
+FIELD: dict[str, Row] = {
+    "F01": Row("ended by signal 9 without a word", (SIGNALS, KILLS + "test_the_job_alone_killed_is_a_signal")),
+    "F03": Row("loader processes that escaped a stop kept the cards", (WILD, WORKER)),
+    "F05": Row("only the main process was ended", (GROUP, WILD)),
+    "F06": Row("one rank dies, the others wait for ever", gap="running stays running; the stall is told"),
+    "F07": Row("the stop never reached the script", (HANDLER,)),
+    "F10": Row(
+        "a pipe hid the failure", (ENDINGS + "test_a_failing_first_part_of_a_pipe_fails_the_run",), gap="the four forms"
+    ),
+    "F11": Row("the client was gone when it ended, and called it failed", (TWO_CALLERS, DETACHED)),
+    "F12": Row("a stop told as a failure, a crash as a stop", (NATURAL_END, FINISHED), gap="a crash just before"),
+    "F13": Row("a stop that killed strangers", (WILD, WILD_ALONE, RECYCLED)),
+}

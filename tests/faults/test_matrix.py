@@ -1,0 +1,43 @@
+"""The list of faults is whole: every row is proved by tests that exist, or says why it cannot be."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+
+import pytest
+from faults.matrix import FIELD, MATRIX, REGRESSIONS, Row
+from support import REPOSITORY
+
+LISTS: dict[str, dict[str, Row]] = {
+    "matrix": MATRIX,
+    "regressions": {str(number): row for number, row in REGRESSIONS.items()},
+    "field": FIELD,
+}
+ROWS = [(f"{name} {key}", row) for name, rows in LISTS.items() for key, row in rows.items()]
+
+
+@lru_cache
+def names_in(path: str) -> frozenset[str]:
+    tree = ast.parse((REPOSITORY / "tests" / path).read_text())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def test_no_row_is_missing() -> None:
+    assert list(MATRIX) == [f"F{number:02}" for number in range(1, 49)]
+    assert list(REGRESSIONS) == list(range(1, 57))
+    assert list(FIELD) == ["F01", "F03", "F05", "F06", "F07", "F10", "F11", "F12", "F13"]
+
+
+def test_every_row_has_a_proof_a_reason_or_a_gap() -> None:
+    assert [key for key, row in ROWS if not (row.tests or row.gap or row.not_here)] == []
+
+
+def test_every_named_test_exists() -> None:
+    named = [(key, *test.partition("::")[::2]) for key, row in ROWS for test in row.tests]
+    assert [f"{key}: {path}::{name}" for key, path, name in named if name not in names_in(path)] == []
+
+
+@pytest.mark.parametrize(("key", "row"), [(key, row) for key, row in ROWS if row.gap or row.not_here])
+def test_what_is_not_proved_is_shown(key: str, row: Row) -> None:
+    pytest.skip(f"{key} ({row.what}): {row.not_here or 'not proved yet: ' + row.gap}")
