@@ -81,6 +81,12 @@ LOCK_KINDS = LOCKS + "test_what_is_no_plain_file_is_refused"
 ONLY_KEEPER = LOCKS + "test_only_the_keeper_may_release"
 EXPLICIT = LOCKS + "test_an_explicit_release_frees_the_copies_of_a_living_child_too"
 NETWORK = "unit/agent/test_home.py::test_on_a_network_home_jobs_and_locks_go_to_the_local_disk"
+POWER = (
+    "faults/test_power.py::test_whatever_moment_the_power_goes_the_answer_is_true_and_stays",
+    "faults/test_power.py::test_a_job_whose_making_was_cut_is_there_whole_or_not_at_all",
+    "faults/test_power.py::test_an_end_that_was_told_is_told_again_after_the_power_came_back",
+    "faults/test_power.py::test_no_record_stands_under_its_name_before_its_bytes_are_on_the_disk",
+)
 SWEEP = "unit/agent_work/test_sweep.py::"
 ZOMBIE = "unit/agent/test_process.py::test_a_zombie_is_dead"
 STATE_TABLE = "unit/agent/test_state.py::test_every_evidence_has_one_lawful_place"
@@ -97,7 +103,7 @@ MATRIX: dict[str, Row] = {
     "F13": Row("the pump stopped for a while, and for ever", (PUMP_STALLED,), gap="5 s and then resumed: no line lost"),
     "F14": Row("the keeper killed between the wait and the exit record", (EVERY_MOMENT,)),
     "F15": Row("the keeper killed right after the exit record is durable", (EVERY_MOMENT,)),
-    "F16": Row("power loss around start and exit records", gap="records cut at every write"),
+    "F16": Row("power loss around every record", POWER),
     "F17": Row("records truncated, zeroed, garbage, of another shape, from the future", (BROKEN, UNREADABLE)),
     "F18": Row("a full disk at start, in the middle, at the end", (FULL_START, FULL_LOG, ROOM_AGAIN), gap="at the end"),
     "F19": Row("the disk turned read-only at the end", gap="recorded once it can be written again"),
