@@ -75,6 +75,20 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True)
+class Retry:
+    """Further attempts of a job: `most` of them, after an ending in `when`; none by default.
+
+    `when` holds `exit`, `exit:N`, `signal`, `signal:NAME`, `oom_kill`, `timeout`, `reboot`, `unknown`. The pause
+    before an attempt begins with `backoff_s` and doubles up to `backoff_most_s`.
+    """
+
+    most: int = 0
+    when: Tuple[str, ...] = ()
+    backoff_s: int = 60
+    backoff_most_s: int = 900
+
+
+@dataclasses.dataclass(frozen=True)
 class JobRequest:
     """One submission, complete: a keeper needs nothing else. Kept 0600, for `env` may hold what is private.
 
@@ -83,6 +97,7 @@ class JobRequest:
     the base environment is added on the host. `workspace` and `checkpoints` are absolute folders of the host;
     `checkpoint_link` is a path in the working tree that becomes a link to `checkpoints` (empty: none). `cards` are
     UUIDs; for `queue_wait_s` the job waits in line for them (0: not at all); `priority` counts in its account only.
+    `first_attempt` is above 1 when earlier jobs of the run were lost and this one goes on with their retries.
     """
 
     job_id: str
@@ -117,6 +132,8 @@ class JobRequest:
     max_jobs: int = 32
     queue_wait_s: int = 86400
     priority: int = 0
+    retry: Retry = Retry()
+    first_attempt: int = 1
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -145,6 +162,8 @@ class RunRecord:
     card_indexes: Tuple[int, ...] = ()
     boot_id: str = ""
     host_id: str = ""
+    retry: Retry = Retry()
+    first_attempt: int = 1
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -226,10 +245,27 @@ class UploadResult:
 
 
 @dataclasses.dataclass(frozen=True)
+class NextAttempt:
+    """The attempt that is due after one that ended by `cause`: number `attempt` of `most`, in `in_s` seconds.
+
+    `cause` as in `Retry.when`, exact (`exit:75`, `signal:KILL`). `not_made` is empty, or why nobody makes it:
+    `stopped`, `reboot`, `supervisor_lost`, `changed` (the rule), `card` (its cards could not be had).
+    """
+
+    attempt: int
+    most: int
+    cause: str
+    in_s: float = 0.0
+    not_made: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class End:
     """Write-once, after the last attempt: raw facts from which the status is computed for ever.
 
-    `lost` is empty, or why nobody recorded the end (`reboot`, `supervisor_lost`, `record_lost`).
+    `attempts` is the number of the newest attempt, `exits` are its steps' (with the setup, which is not repeated).
+    `lost` is empty, or why nobody recorded the end (`reboot`, `supervisor_lost`, `record_lost`). `next_attempt` is
+    one that was due and was not made.
     """
 
     attempts: int
@@ -240,6 +276,7 @@ class End:
     lost: str = ""
     detail: str = ""
     schema: int = SCHEMA
+    next_attempt: Optional[NextAttempt] = None
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -307,7 +344,8 @@ class JobReport:
     `between` (no step runs at this moment), `ended` or `never_started`. `supervised` False with a living tree: the
     exit code will not be known. `forgotten`: a person said that it does not count any more. `events` are filled for one
     job, oldest first, at most 200. `leftover_pids` are processes that a stop could not end. `line` is there for a job
-    with cards; `card_allocated`: it has held them.
+    with cards; `card_allocated`: it has held them. `attempt` is the newest that began, of `attempts_most` that its
+    rule allows; `next_attempt` is due after it, or was.
     """
 
     job_id: str
@@ -348,4 +386,6 @@ class JobReport:
     events: Tuple[Event, ...] = ()
     line: Optional[InLine] = None
     card_allocated: bool = False
+    attempts_most: int = 1
+    next_attempt: Optional[NextAttempt] = None
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -41,6 +41,7 @@ TELEMETRY = "telemetry.jsonl"
 TELEMETRY_PEAKS = "telemetry.json"
 KEEPER_ERR = "keeper.err"
 LINE = "line.json"
+RETRY = "retry.json"
 REFUSED = "refused.json"
 
 # Below the state root.

@@ -7,7 +7,7 @@ import dataclasses
 import enum
 from typing import Optional
 
-from aicrun.wire.jobs import JobReport, StepExit, StepReport
+from aicrun.wire.jobs import JobReport, NextAttempt, StepExit, StepReport
 
 
 class Status(enum.Enum):
@@ -71,6 +71,21 @@ REASONS = (
 
 UNKNOWN_REASONS = ("reboot", "supervisor_lost", "record_lost", "never_recorded")
 
+# Why an attempt that was due was not made, and endings that are no number or name, as people say them.
+NOT_MADE = {
+    "stopped": "it was stopped",
+    "reboot": "the machine was restarted",
+    "supervisor_lost": "its keeper is gone",
+    "changed": "its retry rule was changed",
+    "card": "its cards could not be had",
+}
+_CAUSES = {
+    "oom_kill": "an out-of-memory kill",
+    "timeout": "its max_duration",
+    "reboot": "a reboot",
+    "unknown": "an end that nobody recorded",
+}
+
 EVENTS = (
     "reserved",
     "go",
@@ -129,12 +144,49 @@ def status_of(report: JobReport) -> Standing:
     if report.decision == "undecided":
         return Standing(Status.SCHEDULING)
     if report.phase == "waiting":
-        return Standing(Status.ENQUEUED, why=report.line.why if report.line is not None else "")
+        return Standing(Status.ENQUEUED, why=_waiting(report))
     if report.phase in ("command", "upload"):
         phase = "training" if report.phase == "command" else "uploading"
         why = "" if report.supervised else "its keeper is gone: the exit code will not be known"
         return Standing(Status.IN_PROGRESS, phase=phase, why=why)
     return Standing(Status.BUILDING, phase="setup" if report.phase == "between" else report.phase)
+
+
+def next_words(due: NextAttempt) -> str:
+    """`attempt 2 of 4 in 40s, after exit code 75`; with why it was not made, once it was not."""
+    left = int(due.in_s + 0.999)
+    when = " was not made (%s)" % NOT_MADE.get(due.not_made, due.not_made) if due.not_made else ""
+    pause = " in %s" % ("%ds" % left if left < 120 else "%dm" % round(left / 60)) if left and not when else ""
+    return "attempt %d of %d%s%s, after %s" % (due.attempt, due.most, pause, when, cause_words(due.cause))
+
+
+def cause_words(cause: str) -> str:
+    """An ending as people say it: `exit code 75`, `signal KILL`."""
+    head, _, tail = cause.partition(":")
+    if tail:
+        return "%s %s" % ("exit code" if head == "exit" else head, tail)
+    return _CAUSES.get(cause, cause)
+
+
+def reason_of(step: str, end: StepExit) -> str:
+    """The token of `REASONS` for a step that did not end well."""
+    if step == "preflight":
+        return "preflight_failed"
+    if step == "setup" or end.spawn_error:
+        return "setup_failed"
+    if end.timed_out:
+        return "timeout"
+    if end.signal is not None:
+        return "oom_kill" if end.oom_kill else "signal"
+    return "exit_code"
+
+
+def _waiting(report: JobReport) -> str:
+    line = report.line.why if report.line is not None else ""
+    if report.next_attempt is None:
+        return line
+    due = next_words(report.next_attempt)
+    return "%s; %s" % (due, line) if line and not report.next_attempt.in_s else due
 
 
 def _ending(report: JobReport) -> Standing:
@@ -147,13 +199,18 @@ def _ending(report: JobReport) -> Standing:
             return Standing(Status.STOPPED, "", "", step.step, end.code, end.signal, card_allocated=allocated)
     if report.lost:
         return Standing(Status.UNKNOWN, report.lost, why=report.lost_detail)
-    if report.stop is not None and not any(step.exit is not None for step in report.steps if step.step == "command"):
+    command = _step(report, "command")
+    if report.stop is not None and (command is None or command.exit is None):
         return Standing(Status.STOPPED, why="it was stopped before its command started", card_allocated=allocated)
+    due = report.next_attempt
+    if due is not None and due.not_made == "stopped" and command is not None and command.exit is not None:
+        # The last attempt ended by itself; what the stop ended is the pause before the next one.
+        how = (command.exit.code, command.exit.signal)
+        return Standing(Status.STOPPED, "", "", "command", *how, next_words(due), allocated)
     for step in report.steps:
         failure = _failure(step)
         if failure is not None:
-            return failure
-    command = _step(report, "command")
+            return dataclasses.replace(failure, why=next_words(due)) if due is not None else failure
     if command is None or command.exit is None:
         return Standing(Status.UNKNOWN, "never_recorded", why="no record of the command's end")
     needs_upload = report.upload_request is not None and report.upload_request.required
@@ -167,20 +224,8 @@ def _failure(step: StepReport) -> Optional[Standing]:
     end = step.exit
     if end is None or end.code == 0 or step.step == "upload":
         return None
-    reason = _reason(step.step, end)
+    reason = reason_of(step.step, end)
     return Standing(Status.FAILED, reason, "", step.step, end.code, end.signal, end.spawn_error)
-
-
-def _reason(step: str, end: StepExit) -> str:
-    if step == "preflight":
-        return "preflight_failed"
-    if step == "setup" or end.spawn_error:
-        return "setup_failed"
-    if end.timed_out:
-        return "timeout"
-    if end.signal is not None:
-        return "oom_kill" if end.oom_kill else "signal"
-    return "exit_code"
 
 
 def _step(report: JobReport, name: str) -> Optional[StepReport]:

@@ -8,13 +8,25 @@ from collections.abc import Iterator
 import pytest
 
 from aicrun.wire.codec import replace
-from aicrun.wire.jobs import Client, JobReport, StepExit, StepReport, StopIntent, Upload, UploadResult
+from aicrun.wire.jobs import (
+    Client,
+    InLine,
+    JobReport,
+    NextAttempt,
+    StepExit,
+    StepReport,
+    StopIntent,
+    Upload,
+    UploadResult,
+)
 from aicrun.wire.status import REASONS, TERMINAL, TRANSITIONS, UNKNOWN_REASONS, Standing, Status, status_of
 
 ME = Client("ana", "desk", "1")
 STOP = StopIntent(by="ana@desk", grace_s=30, at=0.0)
 REQUIRED = Upload(to="file:/u", scheme="file", destination="/u")
 OPTIONAL = replace(REQUIRED, required=False)
+DUE = NextAttempt(2, 4, "exit:7", 39.2)
+NOT_MADE = replace(DUE, in_s=0.0, not_made="stopped")
 VERIFIED = UploadResult(destination="/u", verified=True)
 UNVERIFIED = UploadResult(destination="/u", verified=False, error="no space")
 
@@ -49,8 +61,8 @@ UPLOADS = (None, _ended("upload", code=0), _ended("upload", code=1), _ended("upl
 
 
 def _reports() -> Iterator[JobReport]:
-    for decision, phase, leftovers, stop, lost in itertools.product(
-        DECISIONS, PHASES, ((), (9,)), (None, STOP), ("", "reboot")
+    for decision, phase, leftovers, stop, (lost, due) in itertools.product(
+        DECISIONS, PHASES, ((), (9,)), (None, STOP), (("", None), ("reboot", None), ("", NOT_MADE))
     ):
         for setup, command, upload, asked, result in itertools.product(
             SETUPS, COMMANDS, UPLOADS, (None, REQUIRED, OPTIONAL), (None, VERIFIED, UNVERIFIED)
@@ -70,6 +82,7 @@ def _reports() -> Iterator[JobReport]:
                 lost=lost,
                 upload_request=asked,
                 upload=result,
+                next_attempt=due,
             )
 
 
@@ -154,6 +167,11 @@ GOOD, BAD = _ended("command", code=0), _ended("command", code=7)
         ({"steps": (BAD,), "leftover_pids": (9,)}, Status.STOP_FAILED, ""),
         ({"phase": "command", "stop": STOP}, Status.STOP_IN_PROGRESS, ""),
         ({"phase": "waiting"}, Status.ENQUEUED, ""),
+        ({"phase": "waiting", "steps": (BAD,), "next_attempt": DUE}, Status.ENQUEUED, ""),
+        ({"phase": "waiting", "steps": (BAD,), "next_attempt": DUE, "stop": STOP}, Status.STOP_IN_PROGRESS, ""),
+        ({"steps": (BAD,), "next_attempt": NOT_MADE, "stop": STOP}, Status.STOPPED, ""),
+        ({"steps": (BAD,), "next_attempt": replace(NOT_MADE, not_made="reboot")}, Status.FAILED, "exit_code"),
+        ({"steps": (BAD,), "next_attempt": replace(NOT_MADE, not_made="card")}, Status.FAILED, "exit_code"),
         ({"phase": "setup"}, Status.BUILDING, ""),
         ({"phase": "reserved", "decision": "undecided"}, Status.SCHEDULING, ""),
     ),
@@ -161,6 +179,29 @@ GOOD, BAD = _ended("command", code=0), _ended("command", code=7)
 def test_what_a_job_is_called(fields: dict[str, object], status: Status, reason: str) -> None:
     standing = _told(**fields)
     assert (standing.status, standing.reason) == (status, reason)
+
+
+def test_a_pause_counts_down_and_then_the_line_is_told() -> None:
+    line = InLine(("GPU-a",), 1, "run x of bo holds it")
+    waits = {"phase": "waiting", "steps": (BAD,), "line": line}
+    assert _told(**waits, next_attempt=DUE).why == "attempt 2 of 4 in 40s, after exit code 7"
+    assert _told(**waits, next_attempt=replace(DUE, in_s=600.0)).why == "attempt 2 of 4 in 10m, after exit code 7"
+    over = replace(DUE, in_s=0.0, cause="signal:KILL")
+    assert _told(**waits, next_attempt=over).why == "attempt 2 of 4, after signal KILL; run x of bo holds it"
+    assert _told(phase="waiting", next_attempt=over).why == "attempt 2 of 4, after signal KILL"
+
+
+def test_what_was_due_and_was_not_made_is_told_beside_the_exit_of_the_last_attempt() -> None:
+    stopped = _told(steps=(BAD,), next_attempt=NOT_MADE, stop=STOP)
+    assert (stopped.code, stopped.step, stopped.why) == (
+        7,
+        "command",
+        "attempt 2 of 4 was not made (it was stopped), after exit code 7",
+    )
+    lost = _told(steps=(BAD,), next_attempt=replace(NOT_MADE, not_made="reboot", cause="oom_kill"))
+    assert lost.why == "attempt 2 of 4 was not made (the machine was restarted), after an out-of-memory kill"
+    # Where nobody saw how the attempt itself ended, that comes first.
+    assert _told(steps=(), lost="reboot", next_attempt=NOT_MADE).status is Status.UNKNOWN
 
 
 def test_training_and_uploading_are_told_apart() -> None:
@@ -177,7 +218,8 @@ LIFE = (
     {"phase": "waiting"},
     {"phase": "preflight"},
     {"phase": "command"},
-    {"phase": "between", "steps": (BAD,)},
+    {"phase": "waiting", "steps": (BAD,), "next_attempt": DUE},
+    {"phase": "between", "steps": (BAD,), "next_attempt": None},
     {"phase": "setup", "steps": ()},
     {"phase": "command"},
     {"phase": "between", "steps": (GOOD,)},
@@ -188,6 +230,8 @@ ENDINGS = (
     {"phase": "ended", "steps": (GOOD,), "upload": UNVERIFIED},
     {"phase": "ended", "steps": (BAD,)},
     {"phase": "ended", "lost": "reboot", "steps": ()},
+    {"phase": "ended", "steps": (BAD,), "next_attempt": NOT_MADE},
+    {"phase": "ended", "steps": (BAD,), "next_attempt": replace(NOT_MADE, not_made="reboot")},
 )
 STOPPED = {"phase": "ended", "steps": (_ended("command", signal=15, stop_sent=True),), "leftover_pids": ()}
 
