@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from agent_rig import Rig
+from support import until
 
 
 @pytest.fixture
@@ -24,3 +27,33 @@ def rig() -> Iterator[Rig]:
     yield host
     host.close()
     shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def mounted(rig: Rig, *order: str) -> Iterator[Path]:
+    """A disk of its own under the state folder of a rig, by `mount ORDER`."""
+    state = rig.home / ".local/state"
+    state.mkdir(parents=True)
+    if subprocess.run(["mount", *order, state], capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield state
+    rig.close()
+    until(lambda: subprocess.run(["umount", state], capture_output=True, check=False).returncode == 0)
+
+
+@pytest.fixture
+def small_disk(rig: Rig) -> Iterator[Path]:
+    """A disk of 4 MiB under the state folder."""
+    with mounted(rig, "-t", "tmpfs", "-o", "size=4m", "tmpfs") as state:
+        yield state
+
+
+@pytest.fixture
+def few_inodes(rig: Rig, tmp_path: Path) -> Iterator[Path]:
+    """A disk under the state folder that has room for bytes and for 128 files."""
+    image = tmp_path / "disk.img"
+    image.touch()
+    os.truncate(image, 16 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-N", "128", image], capture_output=True, check=False)
+    with mounted(rig, "-o", "loop", str(image)) as state:
+        yield state

@@ -61,6 +61,12 @@ FOLLOWER = LOG + "test_a_follower_waits_and_is_told_the_end"
 FULL_LOG = LOG + "test_a_full_disk_drops_output_and_nothing_else"
 FULL_START = LOG + "test_a_start_on_a_full_disk_is_refused_and_leaves_no_half_job"
 ROOM_AGAIN = LOG + "test_output_goes_on_behind_a_marker_when_there_is_room_again"
+DISKS = "faults/test_disks.py::"
+FULL_END = DISKS + "test_a_disk_that_is_full_at_the_end_has_room_for_the_end"
+REFUSED_END = DISKS + "test_a_disk_that_refuses_the_end_of_a_run_gets_it_when_it_takes_it_again"
+REFUSED_START = DISKS + "test_a_start_that_the_disk_refuses_says_so_and_leaves_nothing"
+READ_ONLY = DISKS + "test_what_runs_is_told_and_stopped_though_the_disk_is_read_only"
+NO_INODE = DISKS + "test_without_an_inode_a_start_is_refused_and_a_run_still_ends"
 ONCE = "faults/test_at_most_once.py::"
 KILLED_AGENT = ONCE + "test_an_agent_killed_while_it_starts_a_run_starts_it_once_or_not_at_all"
 SAME_ID = ONCE + "test_the_same_id_has_the_same_answer"
@@ -105,9 +111,9 @@ MATRIX: dict[str, Row] = {
     "F15": Row("the keeper killed right after the exit record is durable", (EVERY_MOMENT,)),
     "F16": Row("power loss around every record", POWER),
     "F17": Row("records truncated, zeroed, garbage, of another shape, from the future", (BROKEN, UNREADABLE)),
-    "F18": Row("a full disk at start, in the middle, at the end", (FULL_START, FULL_LOG, ROOM_AGAIN), gap="at the end"),
-    "F19": Row("the disk turned read-only at the end", gap="recorded once it can be written again"),
-    "F20": Row("no inode left, over quota, at start", gap="inodes; a quota"),
+    "F18": Row("a full disk at start, in the middle, at the end", (FULL_START, FULL_LOG, ROOM_AGAIN, FULL_END)),
+    "F19": Row("the disk turned read-only at the end", (REFUSED_END, READ_ONLY)),
+    "F20": Row("no inode left, over quota, at start", (NO_INODE, REFUSED_START)),
     "F21": Row("the host restarts with running, waiting and ended jobs", (RESTARTED,), gap="a real other boot"),
     "F22": Row("the container restarts: same boot id, another pid namespace", gap="a real pid namespace that dies"),
     "F23": Row("a pid that came back as somebody else's", (RECYCLED, RECYCLED_KEEPER)),
@@ -157,7 +163,7 @@ REGRESSIONS: dict[int, Row] = {
     6: Row("waiting for a file that a dead supervisor never writes", (WILD_ALONE,)),
     7: Row("both actors killed in a stop, for ever stopping", gap="kill agent and keeper after the intent"),
     8: Row("a missing code was 0; records on a disk in memory", (NOTHING_MADE_UP, RESTARTED)),
-    9: Row("a full disk, and for ever running", gap="a full disk at the end"),
+    9: Row("a full disk, and for ever running", (FULL_END, REFUSED_END)),
     10: Row("shown running with exit 0 when the supervisor was killed", (ALONE, WILD_ALONE)),
     11: Row("137 that nobody saw", (NOTHING_MADE_UP, SIGNALS)),
     12: Row("the exit event was lost in a restart of the receiver", (DETACHED, TWO_CALLERS)),

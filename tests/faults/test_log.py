@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,19 +115,6 @@ def fill(path: Path) -> None:
         while True:
             os.write(handle, b"x" * 4096)
     os.close(handle)
-
-
-@pytest.fixture
-def small_disk(rig: Rig) -> Iterator[Path]:
-    """A disk of 4 MiB under the state folder."""
-    state = rig.home / ".local/state"
-    state.mkdir(parents=True)
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip("no file system can be mounted here")
-    yield state
-    rig.close()
-    until(lambda: subprocess.run(["umount", state], capture_output=True, check=False).returncode == 0)
 
 
 def test_a_full_disk_drops_output_and_nothing_else(rig: Rig, small_disk: Path) -> None:

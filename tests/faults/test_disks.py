@@ -1,0 +1,127 @@
+"""Disks that refuse: full, read-only, over quota, out of inodes, at the start of a run and at its end."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from agent_rig import Refusal, Rig, lives
+from odd_disk.disk import OddDisk, can_be_built
+from support import until
+
+from aicrun.wire import names
+from aicrun.wire.status import Status, status_of
+
+WAITS = "while [ ! -e go ]; do sleep 0.05; done; exit 7"
+
+
+@pytest.fixture
+def disk(rig: Rig, tmp_path: Path) -> OddDisk:
+    """The disk of the state folder, which refuses what it is told to."""
+    if not can_be_built():
+        pytest.skip("no C compiler for the disk that refuses")
+    found = OddDisk(tmp_path / "disk", rig.home / ".local/state")
+    rig.env.update(found.env)
+    return found
+
+
+def use_up(folder: Path) -> list[Path]:
+    """Make files until there is none to be had."""
+    made = []
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            path = folder / f"filler-{len(made)}"
+            path.touch()
+            made.append(path)
+    return made
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_disk_that_refuses_the_end_of_a_run_gets_it_when_it_takes_it_again(
+    rig: Rig, disk: OddDisk, number: int
+) -> None:
+    job = rig.start("end-run", WAITS)
+    main, keeper = rig.running(job), rig.keeper(job)
+    until(lambda: rig.standing(job).phase == "training")
+    disk.refuse(number)
+    (rig.home / "work/end-run/go").touch()
+    # Its end is known to its keeper alone, who stays until it is written; nobody calls it lost meanwhile.
+    until(lambda: _is_zombie(main))
+    for _ in range(3):
+        standing = rig.standing(job)
+        assert standing.status is Status.IN_PROGRESS
+    assert lives(keeper)
+    assert not (rig.step(job) / names.STEP_EXIT).exists()
+    disk.allow()
+    standing = status_of(rig.ended(job, 40))
+    assert (standing.status, standing.code) == (Status.FAILED, 7)
+    until(lambda: not lives(keeper))
+
+
+def _is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists() and not lives(pid)
+
+
+def test_a_disk_that_is_full_at_the_end_has_room_for_the_end(rig: Rig, small_disk: Path) -> None:
+    job = rig.start("end-run", WAITS)
+    rig.running(job)
+    until(lambda: rig.standing(job).phase == "training")
+    filler = os.open(small_disk / "filler", os.O_WRONLY | os.O_CREAT, 0o600)
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            os.write(filler, b"x" * 4096)
+    os.close(filler)
+    (rig.home / "work/end-run/go").touch()
+    standing = status_of(rig.ended(job, 40))
+    assert (standing.status, standing.code) == (Status.FAILED, 7)
+    assert os.statvfs(small_disk).f_bavail * 4096 < 64 * 1024, "it was never full"
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EDQUOT, errno.EIO])
+def test_a_start_that_the_disk_refuses_says_so_and_leaves_nothing(rig: Rig, disk: OddDisk, number: int) -> None:
+    rig.call("jobs")
+    disk.refuse(number)
+    with pytest.raises(Refusal) as caught:
+        rig.start("no-disk", "touch ran")
+    assert caught.value.token in ("state_unusable", "start_failed")
+    assert os.strerror(number) in str(caught.value)
+    assert str(rig.home / ".local/state") in str(caught.value)
+    disk.allow()
+    assert [one["job_id"] for one in rig.call("jobs")["reports"]] == []
+    job = rig.start("no-disk", "exit 7")
+    assert status_of(rig.ended(job)).code == 7
+    assert not (rig.home / "work/no-disk/ran").exists()
+
+
+def test_what_runs_is_told_and_stopped_though_the_disk_is_read_only(rig: Rig, disk: OddDisk) -> None:
+    job = rig.start("ro-run", "echo here; sleep 600")
+    main = rig.running(job)
+    until(lambda: rig.log(job) == b"here\n")
+    disk.refuse(errno.EROFS)
+    assert rig.standing(job).status is Status.IN_PROGRESS
+    assert [one["job_id"] for one in rig.call("jobs")["reports"]] == [job]
+    with pytest.raises(Refusal, match="Read-only"):
+        rig.call("stop", job_id=job, by="ana@laptop", grace_s=1)
+    assert lives(main)
+    disk.allow()
+    rig.call("stop", job_id=job, by="ana@laptop", grace_s=1)
+    assert status_of(rig.ended(job)).status is Status.STOPPED
+
+
+def test_without_an_inode_a_start_is_refused_and_a_run_still_ends(rig: Rig, few_inodes: Path) -> None:
+    job = rig.start("inode-run", WAITS)
+    rig.running(job)
+    until(lambda: rig.standing(job).phase == "training")
+    fillers = use_up(few_inodes)
+    with pytest.raises(Refusal) as caught:
+        rig.start("no-inode", "touch ran")
+    assert caught.value.token in ("state_unusable", "start_failed")
+    assert "No space left" in str(caught.value)
+    (rig.home / "work/inode-run/go").touch()
+    standing = status_of(rig.ended(job, 40))
+    assert (standing.status, standing.code) == (Status.FAILED, 7)
+    for filler in fillers:
+        filler.unlink()
+    assert status_of(rig.ended(rig.start("no-inode", "exit 8"))).code == 8
