@@ -26,6 +26,7 @@ from aicrun.hosts.backend import LogSlice as LogSlice
 from aicrun.hosts.connect import connect
 from aicrun.hosts.supply import supply_uv
 from aicrun.lifecycle import apply as _apply
+from aicrun.lifecycle import drain as _drain
 from aicrun.lifecycle import ending as _ending
 from aicrun.lifecycle import find as _find
 from aicrun.lifecycle import follow as _follow
@@ -296,6 +297,8 @@ stop = _stop.stop
 upload = _upload.upload
 notes = _notes.read
 add_note = _notes.add
+drain = _drain.drain
+Drained = _drain.Drained
 refused = _apply.refused
 
 

@@ -157,6 +157,10 @@ AIC-E614 protocol_mismatch: client and agent speak different versions
   The agent that answered knows no version of the calls that this client knows. Nothing was done; runs go on. The older
   of the two must be updated.
   | uv tool upgrade aicrun
+AIC-E615 drained: the machine starts no new run
+  Its owner drained it: root for every account, any other account for its own runs. What runs goes on; a run with a card
+  may stand in line there; a run without one has no line to stand in. Who drained it, or root, lifts it.
+  | aicrun machines drain lab --off
 AIC-E620 the start could not be settled
   Several clients were starting the run at the same moment, and five attempts did not decide it. Nothing was started by
   this one.

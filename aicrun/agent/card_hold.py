@@ -6,11 +6,11 @@ whoever takes the job out of the line writes `no` there.
 
 import dataclasses
 import os
-import pwd
 import time
 from typing import Dict, Optional, Tuple
 
-from aicrun.agent import card_check, hooks, leases, line, lock_folder, tickets
+from aicrun.agent import card_check, drain_marks, hooks, leases, line, lock_folder, tickets
+from aicrun.agent.card_users import account
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, place_once, read_record, write_record
@@ -60,7 +60,7 @@ class CardHold:
     def stand(self) -> None:
         """Join the line, and take the cards if they are free now.
 
-        Raises `Refused`: gpu_busy for a job that does not wait (with the holder), too_many_jobs, no_lock.
+        Raises `Refused`: for a job that does not wait gpu_busy (with the holder) or drained; too_many_jobs, no_lock.
         """
         request = self._request
         if not request.cards:
@@ -70,6 +70,9 @@ class CardHold:
         words = (request.job_id, request.run, line.WAITING, tuple(sorted(request.cards)), os.getpid(), request.priority)
         self._ticket = tickets.take(folder, tickets.Words(*words))
         try:
+            drained = drain_marks.seen(folder)
+            if drained is not None and request.queue_wait_s <= 0:
+                raise drain_marks.refusal(drained, "queue.wait is 0, so that the run does not wait")
             if not self.take() and request.queue_wait_s <= 0 and not self._held_by_named():
                 raise self._busy()
             if self._lease is not None and request.queue_wait_s <= 0 and not self.check():
@@ -87,9 +90,11 @@ class CardHold:
         folder, mine = self._ticket.folder, self._ticket.seen
         seen = tickets.read(folder)
         turn = line.may_try(seen, mine)
-        self._first = turn.ahead is None
-        if tickets.is_drained(folder):
-            self._say(InLine(mine.cards, turn.position, "this machine is drained: it grants no cards now"))
+        drained = drain_marks.seen(folder)
+        self._first = turn.ahead is None and drained is None
+        if drained is not None:
+            why = "this machine is drained by %s%s" % (drained.account, ": " + drained.why if drained.why else "")
+            self._say(InLine(mine.cards, turn.position, why, reason="drained"))
             return False
         if turn.holder is not None:
             self._check_holder(turn.holder)
@@ -249,11 +254,3 @@ class CardHold:
         except OSError:
             # A courtesy: a full disk hides the place in line, it does not lose it.
             pass
-
-
-def account(uid: int) -> str:
-    """The name of an account, its number when it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

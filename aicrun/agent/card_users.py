@@ -33,7 +33,7 @@ def user_of(pid: int, kind: str, vram_mib: Optional[int]) -> CardProcess:
     user = name = job_id = ""
     try:
         uid = os.stat(folder).st_uid
-        user = _account(uid)
+        user = account(uid)
         with open(folder + "/comm", encoding="utf-8", errors="replace") as stream:
             name = stream.read(_NAME_CAP).strip()
     except OSError:
@@ -47,7 +47,8 @@ def user_of(pid: int, kind: str, vram_mib: Optional[int]) -> CardProcess:
     return CardProcess(pid, kind, vram_mib, user, name, job_id)
 
 
-def _account(uid: int) -> str:
+def account(uid: int) -> str:
+    """The name of an account, its number when it has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -2,9 +2,9 @@
 
 import os
 import sys
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import build, card_hold, cards, lock_folder, machine, notes, tickets
+from aicrun.agent import build, card_hold, cards, drains, lock_folder, machine, notes
 from aicrun.agent.home import Home, file_system, is_network
 from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
@@ -23,6 +23,7 @@ def doctor(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, 
     rows = [_python(home), _driver(cards.cards(os.environ))]
     rows += [
         _lock(),
+        *_drain(),
         _survival(),
         _state(home, home_folder),
         _volume("envs", envs_folder(data, home_folder), home_folder),
@@ -66,15 +67,23 @@ def _lock() -> Dict[str, str]:
             return _row("ok", "lock", "%s, made by the first run with a card" % path)
         with lock_folder.opened(card_hold.places()) as folder:
             text = "%s (device %d, inode %d)" % (folder.path, folder.device, folder.inode)
-            drained = tickets.is_drained(folder)
             scope = folder.scope
     except Refused as error:
         return _row("bad", "lock", error.message)
     if scope != "machine":
         return _row("note", "lock", text + "; cards are exclusive within this container only")
-    if drained:
-        return _row("note", "lock", text + "; drained: no run gets a card here")
     return _row("ok", "lock", text + ", for the whole machine")
+
+
+def _drain() -> List[Dict[str, str]]:
+    """One row while no new run starts here, none else."""
+    mark = drains.now()
+    if mark is None:
+        return []
+    why = ": " + mark.why if mark.why else ""
+    return [
+        _row("note", "drain", "by %s%s; no new run starts here" % (mark.account, why), "aicrun machines drain --off")
+    ]
 
 
 def _survival() -> Dict[str, str]:

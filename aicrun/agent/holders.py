@@ -7,7 +7,8 @@ import os
 from typing import Optional, Tuple
 
 from aicrun.agent import leases, line, lock_folder, tickets
-from aicrun.agent.card_hold import account, places
+from aicrun.agent.card_hold import places
+from aicrun.agent.card_users import account
 from aicrun.agent.refused import Refused
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import Card, Cards, Holder

@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import decide, hooks, jobs, launch, store
+from aicrun.agent import decide, drain_marks, drains, hooks, jobs, launch, store
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.process import boot_identity
@@ -36,7 +36,7 @@ def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{request, confirm} -> {answer, report, reason}: `ok`, `busy` (with the record in the way) or `no`.
 
     With `confirm` the decision `go` is written in the same step. Raises `Refused`: invalid_request, newer_record,
-    state_unusable, store_incomplete, too_many_jobs, start_failed.
+    state_unusable, store_incomplete, too_many_jobs, drained, start_failed.
     """
     request = _request(body)
     confirm = body.get("confirm") is True
@@ -48,6 +48,7 @@ def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         in_the_way = _in_the_way(home, request)
         if in_the_way is not None:
             return _told("busy", in_the_way, in_the_way.decision)
+        _check_drain(request)
         _check_room(home, request)
         try:
             _make(home, request)
@@ -147,6 +148,13 @@ def _in_the_way(home: Home, request: JobRequest) -> Optional[JobReport]:
         if not ignored and job_id not in request.named:
             return report
     return None
+
+
+def _check_drain(request: JobRequest) -> None:
+    """A run without a card has no line to stand in: on a drained machine it is refused."""
+    mark = None if request.cards else drains.now()
+    if mark is not None:
+        raise drain_marks.refusal(mark, "no new run starts here")
 
 
 def _check_room(home: Home, request: JobRequest) -> None:

@@ -50,6 +50,7 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "note": ("notes", "add"),
     "doctor": ("doctor", "doctor"),
     "gc": ("sweep", "gc"),
+    "drain": ("drains", "drain"),
 }
 
 

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from aicrun.agent import build, cards, facts, jobs, launch, machine, notes
+from aicrun.agent import build, cards, drains, facts, jobs, launch, machine, notes
 from aicrun.agent.digest import agent_digest
 from aicrun.agent.holders import with_holders
 from aicrun.agent.home import Home
@@ -75,6 +75,7 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
         measured=tuple(measured),
         envs_ready=build.ready_keys(envs_folder(data, home_folder)),
         took_s=round(time.monotonic() - began, 4),
+        drain=drains.now(),
     )
 
 

@@ -160,33 +160,6 @@ def counts(tickets: Iterable[line.Ticket], uid: int) -> Tuple[int, int]:
     return len(live) - waiting, waiting
 
 
-def drain(folder: LockFolder, on: bool) -> None:
-    """Mark that this account grants no card here any more (running jobs stay), or take the mark away."""
-    name = DRAIN % os.geteuid()
-    try:
-        if on:
-            os.close(
-                os.open(name, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder.handle)
-            )
-        else:
-            os.unlink(name, dir_fd=folder.handle)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise unusable(folder.path, error.strerror or str(error)) from error
-
-
-def is_drained(folder: LockFolder) -> bool:
-    """True when this account, or root for everybody, has drained the machine; a stranger's mark counts for nothing."""
-    for uid in {0, os.geteuid()}:
-        try:
-            if os.stat(DRAIN % uid, dir_fd=folder.handle, follow_symlinks=False).st_uid == uid:
-                return True
-        except OSError:
-            continue
-    return False
-
-
 def _check_counts(tickets: Tuple[line.Ticket, ...], uid: int) -> None:
     active, waiting = counts(tickets, uid)
     if active >= ACTIVE_MOST:

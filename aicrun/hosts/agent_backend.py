@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from aicrun.errors import AgentBroken
 from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
-from aicrun.hosts.backend import LogSlice, Question, Reserved
+from aicrun.hosts.backend import Drained, LogSlice, Question, Reserved
 from aicrun.hosts.bundle import Bundle, build
 from aicrun.hosts.transport import Transport
 from aicrun.wire.codec import WireError, from_json, to_json
-from aicrun.wire.facts import HostReading
+from aicrun.wire.facts import Drain, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
 from aicrun.wire.names import REPLY_CAP_BYTES
 
@@ -153,6 +153,13 @@ class AgentBackend:
     def gc(self, dry_run: bool, older_than_s: int) -> tuple[dict[str, Any], ...]:
         """What the sweep removes, or would."""
         return tuple(self._rows(self._call("gc", dry_run=dry_run, older_than_s=older_than_s).get("rows")))
+
+    def drain(self, on: bool, why: str, by: str) -> Drained:
+        """Start no new run there any more, or again."""
+        answer = self._call("drain", on=on, why=why, by=by)
+        mark = answer.get("drain")
+        found = None if mark is None else self._record(Drain, mark)
+        return Drained(found, int(answer.get("going") or 0), int(answer.get("waiting") or 0))
 
     def close(self) -> None:
         """End the connection; runs are not touched."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aicrun.wire.facts import HostReading
+from aicrun.wire.facts import Drain, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
 
 
@@ -53,6 +53,15 @@ class Reserved:
     answer: str
     report: JobReport | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """The answer to `drain`: the mark that counts now (None: none), and jobs that go on or stand in line under it."""
+
+    drain: Drain | None
+    going: int = 0
+    waiting: int = 0
 
 
 class Backend(Protocol):
@@ -154,6 +163,10 @@ class Backend(Protocol):
 
     def gc(self, dry_run: bool, older_than_s: int) -> tuple[dict[str, Any], ...]:
         """What the sweep removes (or would): rows of `{what, path, bytes, why}`."""
+        ...
+
+    def drain(self, on: bool, why: str, by: str) -> Drained:
+        """Start no new run there any more, or again; `drained` when somebody else's mark stays."""
         ...
 
     def close(self) -> None:

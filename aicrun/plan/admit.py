@@ -106,6 +106,12 @@ def _no_answer(view: MachineView) -> Iterator[Rejection]:
         yield Rejection("silent", "an answer", "none", False, words.harmless(view.why) or "no answer")
 
 
+def _drained(_machine: Machine, reading: HostReading, _need: Need) -> Iterator[Rejection]:
+    if reading.drain is not None:
+        told = words.drained(reading.drain)
+        yield Rejection("drained", "a machine that starts runs", words.name(reading.drain.account), False, told)
+
+
 def _data(machine: Machine, _reading: HostReading, need: Need) -> Iterator[Rejection]:
     if not machine.data and uses_data(need.spec):
         yield Rejection("no_data", "data: in machines.yaml", "none", True, "machines.yaml names no data: for it")
@@ -172,6 +178,7 @@ def _python(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rej
 
 
 CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] = (
+    _drained,
     _data,
     _cpus,
     _memory,

@@ -11,7 +11,9 @@ from aicrun.plan import words
 from aicrun.plan.model import Candidate, CardOn, HostOn, KindOn, Verdict
 
 # Reasons that go away by themselves, so that standing in line makes sense.
-WAITABLE = frozenset(("held", "vram_free", "foreign", "utilization", "compute_mode", "taken_by_plan", "count"))
+WAITABLE = frozenset(
+    ("held", "vram_free", "foreign", "utilization", "compute_mode", "taken_by_plan", "count", "drained")
+)
 
 
 def place_name(candidate: Candidate) -> str:
@@ -54,6 +56,8 @@ def freed_when(verdict: Verdict) -> str:
             return f"once {reason.offered} ends" if reason.offered != "held" else "once its holder ends"
         if reason.token in ("foreign",):
             return f"once {' '.join(reason.words.split(' ')[:2])} is gone"
+        if reason.token == "drained":
+            return "once its drain is lifted"
     return "once it is free"
 
 

@@ -81,6 +81,9 @@ def _headline(wanted: Wanted, verdicts: tuple[Verdict, ...], fleet: Fleet) -> st
 
 def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...]) -> Iterator[Way]:
     spec, demand = wanted.spec, wanted.spec.machine.gpu
+    drained = next((item for item in verdicts if {reason.token for reason in item.rejections} == {"drained"}), None)
+    if drained is not None:
+        yield Way("lift its drain", f"aicrun machines drain {drained.candidate.machine} --off")
     if demand is None:
         yield Way("what it asks", "aicrun explain machine")
         yield Way("what there is", "aicrun machines")

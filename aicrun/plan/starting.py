@@ -167,7 +167,8 @@ def _line_rows(
 ) -> tuple[tuple[str, str], ...]:
     verdict = next(item for item in placement.verdicts if item.candidate == chosen[0])
     holder = next((reason.offered for reason in verdict.rejections if reason.token in ("held", "taken_by_plan")), "")
-    who = f"{holder} holds it" if holder else "it is in use"
+    drained = next((reason.words for reason in verdict.rejections if reason.token == "drained"), "")
+    who = f"{holder} holds it" if holder else drained or "it is in use"
     rows = [("line", f"{places_name(chosen)}: {who}; {task.wanted.spec.name} would stand in line")]
     here = [found for found in known.records.get(holder, ()) if found.view.machine.name == chosen[0].machine]
     pace = [", ".join(part for part in (records.progress(one.job), records.to_go(one)) if part) for one in here[:1]]

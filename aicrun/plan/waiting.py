@@ -12,7 +12,7 @@ from aicrun.plan.model import Candidate, CardOn, Verdict
 from aicrun.plan.nearest import WAITABLE, later_spare
 from aicrun.spec.model import CardDemand
 
-_STRANGERS = frozenset(("foreign", "utilization", "compute_mode"))
+_STRANGERS = frozenset(("foreign", "utilization", "compute_mode", "drained"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from aicrun.wire.facts import Drain
+
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # Whole ANSI sequences (CSI, OSC, two-character ones) go first, so that their tails do not stay as text.
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
@@ -104,6 +106,12 @@ def took(seconds: float) -> str:
 def ago(seconds: float) -> str:
     """An age in its largest unit: `12s ago`, `14m ago`, `9h ago`, `3d ago`."""
     return f"{duration(seconds).split(' ')[0]} ago"
+
+
+def drained(drain: Drain) -> str:
+    """`drained by root 2h ago: new power supply`; who and why are text of others."""
+    why = f": {cut(harmless(drain.why), 60)}" if drain.why else ""
+    return f"drained by {name(drain.account)} {ago(drain.age_s)}{why}"
 
 
 def joined(items: Sequence[str], last: str = "and") -> str:

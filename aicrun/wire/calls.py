@@ -46,6 +46,7 @@ CALLS = (
     "note",
     "doctor",
     "gc",
+    "drain",
 )
 
 REFUSALS = (
@@ -63,6 +64,7 @@ REFUSALS = (
     "no_lock",
     "start_failed",
     "internal",
+    "drained",
 )
 
 _REPLY_HEAD_BYTES = 128

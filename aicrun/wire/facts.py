@@ -129,12 +129,26 @@ class Notes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Drain:
+    """Why no new run starts here: `account` drained it, for itself or, when `everybody`, for all accounts.
+
+    `why` and `by` (user@host) are text of people, hostile.
+    """
+
+    account: str
+    everybody: bool = False
+    age_s: float = 0.0
+    why: str = ""
+    by: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class HostReading:
     """Everything one survey call learned.
 
     `measured` holds facts of earlier jobs of the asked run names, newest first. `envs_ready` are the keys of complete
     environments below the data folder. `unreadable_records` names run records that are there and cannot be read:
-    they may be the run, so they refuse a start.
+    they may be the run, so they refuse a start. `drain` is there while no new run of this account starts here.
     """
 
     hostname: str
@@ -169,3 +183,4 @@ class HostReading:
     measured: Tuple[Dict[str, Any], ...] = ()
     envs_ready: Tuple[str, ...] = ()
     took_s: float = 0.0
+    drain: Optional[Drain] = None

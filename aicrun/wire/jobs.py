@@ -309,7 +309,8 @@ class Checkpoints:
 class InLine:
     """How a job stands with its cards: `position` from 1 while it waits, 0 when it holds or held them.
 
-    `why` is one line; the `holder_…` fields and `ahead` (a job id) are hostile text, empty when nobody's.
+    `why` is one line; the `holder_…` fields and `ahead` (a job id) are hostile text, empty when nobody's. `reason` is a
+    token where it is not the cards that it waits for: `drained`.
     """
 
     cards: Tuple[str, ...]
@@ -323,6 +324,7 @@ class InLine:
     granted: bool = False
     folder: str = ""
     scope: str = ""
+    reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

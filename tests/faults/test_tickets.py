@@ -15,7 +15,7 @@ import pytest
 from accounts import NOBODY, Child, child, told
 from frozen import frozen
 
-from aicrun.agent import leases, line, lock_folder, tickets
+from aicrun.agent import drain_marks, leases, line, lock_folder, tickets
 from aicrun.agent.lock_folder import LockFolder, Places, open_folder
 from aicrun.agent.refused import Refused
 from aicrun.agent.tickets import Words
@@ -160,18 +160,57 @@ def test_counts_are_of_one_account_and_come_from_locks(
         one.end()
 
 
-def test_a_drain_is_the_account_s_own_and_root_s_is_everybody_s(places: Places, folder: LockFolder) -> None:
-    def drained(uid: int) -> Any:
-        return told(lambda: tickets.is_drained(open_folder(places)), uid)
+def drained(places: Places, uid: int) -> Any:
+    def deed() -> Any:
+        mark = drain_marks.seen(open_folder(places))
+        return None if mark is None else [mark.account, mark.everybody, mark.why, mark.by]
 
-    told(lambda: tickets.drain(open_folder(places), True), NOBODY)
-    assert (drained(0), drained(NOBODY)) == (False, True)
-    told(lambda: tickets.drain(open_folder(places), False), NOBODY)
+    return told(deed, uid)
+
+
+def test_a_drain_is_the_account_s_own_and_root_s_is_everybody_s(places: Places, folder: LockFolder) -> None:
+    told(lambda: drain_marks.put(open_folder(places), "quiet night", "bo@laptop"), NOBODY)
+    assert (drained(places, 0), drained(places, NOBODY)) == (None, ["nobody", False, "quiet night", "bo@laptop"])
+    drain_marks.put(folder, "new power supply", "ana@desk")
+    assert drained(places, NOBODY) == ["root", True, "new power supply", "ana@desk"]
+    drain_marks.lift(folder)
+    drain_marks.lift(folder)
+    assert drained(places, NOBODY) == ["nobody", False, "quiet night", "bo@laptop"]
+    told(lambda: drain_marks.lift(open_folder(places)), NOBODY)
+    assert (drained(places, 0), drained(places, NOBODY)) == (None, None)
+
+
+def test_nobody_can_drain_in_root_s_name_or_keep_root_from_draining(places: Places, folder: LockFolder) -> None:
     told(lambda: Path(folder.path, "drain-0").touch(), NOBODY)
-    assert (drained(0), drained(NOBODY)) == (False, False)
-    Path(folder.path, "drain-0").unlink()
-    tickets.drain(folder, True)
-    assert (drained(0), drained(NOBODY)) == (True, True)
+    assert (drained(places, 0), drained(places, NOBODY)) == (None, None)
+    drain_marks.put(folder, "", "")
+    assert drained(places, NOBODY) == ["root", True, "", ""]
+
+    def lifted() -> str:
+        try:
+            os.unlink(Path(folder.path, "drain-0"))
+        except OSError as error:
+            return type(error).__name__
+        return "gone"
+
+    assert told(lifted, NOBODY) == "PermissionError"
+    Path(folder.path, f"drain-{NOBODY}").touch()
+    assert "cannot be used for locks" in told(lambda: refused(places), NOBODY)
+    assert [name for name in os.listdir(folder.path) if name.startswith(".")] == []
+
+
+def refused(places: Places) -> str:
+    try:
+        drain_marks.put(open_folder(places), "", "")
+    except Refused as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b"[" * 3000, b'{"why": 7}', b"\xff", b'{"why": "' + b"x" * 9000])
+def test_a_mark_counts_whatever_its_words_are(places: Places, folder: LockFolder, raw: bytes) -> None:
+    Path(folder.path, "drain-0").write_bytes(raw)
+    assert drained(places, 0) == ["root", True, "", ""]
 
 
 def test_a_ticket_is_never_seen_without_its_lock_or_words(places: Places, folder: LockFolder) -> None:

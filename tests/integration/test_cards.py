@@ -76,14 +76,44 @@ def test_wait_0_is_refused_while_the_card_is_held_and_nothing_starts(box: Projec
 def test_a_killed_holder_gives_the_card_up_exactly_when_its_command_is_gone(
     box: Project, victims: tuple[str, ...]
 ) -> None:
-    assert apply(box, "first", 3).returncode == 0
-    until(lambda: status(box, "first") == "in progress")
+    assert apply(box, "first", 100).returncode == 0
+    until(lambda: status(box, "first") == "in progress", 60)
     job = box.job("first")["job_id"]
     assert apply(box, "second", 0).returncode == 0
     for word in victims:
         box.kill(*((word, job) if word == "keeper" else (word,)), how=signal.SIGKILL)
     if len(victims) == 1:
         assert status(box, "second") == "enqueued"
-    until(lambda: status(box, "second") == "succeeded", 30)
+        box.kill("work.py", how=signal.SIGKILL)
+    until(lambda: status(box, "second") == "succeeded", 60)
     assert status(box, "first") == "unknown"
     assert os.path.exists("/run/lock/aicrun/v1/GPU-aaaa.lock")
+
+
+def test_a_drained_machine_is_told_everywhere_and_the_run_starts_when_that_is_lifted(box: Project) -> None:
+    drained = box.run("machines", "drain", "--why", "new power supply")
+    assert drained.returncode == 0, drained.stderr
+    assert "No new run of any account starts there. 0 jobs go on, 0 wait in line." in drained.stdout
+    assert "s ago: new power supply" in box.run("machines").stdout
+    planned = box.run("plan", spec(box, "first", 0))
+    assert "wait in line for here[0]" in planned.stdout
+    assert "drained by root" in planned.stdout
+    applied = apply(box, "first", 0)
+    assert applied.returncode == 0, applied.stdout + applied.stderr
+    assert "waits     this machine is drained by root: new power supply" in applied.stdout + applied.stderr
+    assert "drained, 1st" in box.run("list").stdout
+    assert "drained by root" in box.run("inspect", "first").stdout
+    read = box.json("machines", "drain", "--off")
+    assert (read["kind"], read["machine"], read["drained"], read["waiting"]) == ("drain", "here", False, 1)
+    assert sorted(read) == ["drain", "drained", "going", "kind", "machine", "schema_version", "waiting"]
+    until(lambda: status(box, "first") == "succeeded", 60)
+
+
+def test_a_run_without_a_card_is_refused_on_a_drained_machine(box: Project) -> None:
+    assert box.run("machines", "drain", "here").returncode == 0
+    box.write("python3 work.py 0", "plain")
+    planned = box.run("plan", "run.yaml")
+    assert planned.returncode == 5
+    assert "aicrun machines drain here --off" in planned.stdout
+    assert box.run("machines", "drain", "here", "--off").returncode == 0
+    assert box.run("plan", "run.yaml").returncode == 0

@@ -15,8 +15,9 @@ from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
 from aicrun.plan.reconcile import not_uploaded
-from aicrun.plan.words import count, counted, gib, harmless, name, ordinal, size, took
+from aicrun.plan.words import count, counted, cut, gib, harmless, name, ordinal, size, took
 
+_WHY_CELLS = 68
 _COLOURS = {
     api.Status.SUCCEEDED: "green",
     api.Status.FAILED: "red",
@@ -206,6 +207,8 @@ def going_lines(found: api.Found) -> list[str]:
         Way("stop", f"aicrun stop {report.run}"),
     )
     shown = [f"{run} {verb} {found.place}. {_afterwards(found)}"]
+    if report.line is not None and report.line.reason == "drained" and standing.status is api.Status.ENQUEUED:
+        shown.append(f"  {'waits':<10}{cut(harmless(report.line.why), _WHY_CELLS)}")
     return [*shown, *(f"  {way.what:<10}{styled('bold', way.command)}" for way in ways)]
 
 
@@ -213,6 +216,8 @@ def _afterwards(found: api.Found) -> str:
     line = found.report.line
     if found.standing.status is not api.Status.ENQUEUED or line is None:
         return "It goes on when this terminal closes."
+    if line.reason == "drained":
+        return "It starts by itself once its drain is lifted."
     if line.position > 1 or not line.holder_run:
         return f"It is {ordinal(max(1, line.position))} in line and starts by itself."
     whose = f" of {name(line.holder_account)}" if line.holder_account else ""

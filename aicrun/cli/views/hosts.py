@@ -7,12 +7,13 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from aicrun import api
 from aicrun.cli.safe_text import line
 from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
-from aicrun.plan.words import counted, cut, harmless, size
+from aicrun.plan.words import counted, cut, drained, harmless, name, size
 
 _COLOURS = {"ok": "green", "note": "yellow", "bad": "red", "?": "yellow"}
 _HELP = " " * 17
@@ -85,3 +86,19 @@ def gc_lines(screen: Screen, machine: str, rows: Sequence[dict[str, Any]], dry_r
             *next_lines((Way("do it", f"aicrun gc {machine} --yes"),)),
         ]
     return [*shown, "", f"{machine}: {size(whole)} removed."]
+
+
+def drain_lines(screen: Screen, machine: str, found: api.Drained) -> list[str]:
+    """What the mark stops and for whom, what goes on under it, and the way back."""
+    going, waiting = counted(found.going, "job goes on", "jobs go on"), counted(found.waiting, "waits", "wait")
+    mark = found.drain
+    if mark is None:
+        stand = f" {counted(found.waiting, 'run')} in line may start now." if found.waiting else ""
+        return [f"{machine} starts runs again.{stand}"]
+    whose = "any account" if mark.everybody else name(mark.account)
+    shown = [cut(f"{machine} is {drained(mark)}.", screen.width, screen.mark)]
+    shown.append(f"No new run of {whose} starts there. {going}, {waiting} in line.")
+    if not mark.everybody:
+        shown.append("Runs of other accounts start as before: only root drains a machine for all.")
+    shown.append("A restart of the machine may lift it; down: true in machines.yaml lasts.")
+    return [*shown, "", *next_lines((Way("lift it", f"aicrun machines drain {machine} --off"),))]

@@ -7,7 +7,21 @@ from dataclasses import dataclass
 from aicrun import api
 from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.endings import step_progress
-from aicrun.plan.words import ago, card_model, cells, count, counted, cut, duration, gib, harmless, name, ordinal, size
+from aicrun.plan.words import (
+    ago,
+    card_model,
+    cells,
+    count,
+    counted,
+    cut,
+    drained,
+    duration,
+    gib,
+    harmless,
+    name,
+    ordinal,
+    size,
+)
 
 _COLOURS = {
     api.Status.SUCCEEDED: "green",
@@ -79,7 +93,8 @@ def _detail(found: api.Found) -> str:
     if report.forgotten:
         return "forgotten"
     if standing.status is api.Status.ENQUEUED and report.line is not None and report.line.position:
-        return f"{ordinal(report.line.position)} in line"
+        place = ordinal(report.line.position)
+        return f"drained, {place}" if report.line.reason == "drained" else f"{place} in line"
     if standing.status is api.Status.SUCCEEDED:
         return ago(report.ended_age_s) if report.ended_age_s is not None else ""
     if standing.status is api.Status.STOPPED and report.stop is not None:
@@ -106,7 +121,7 @@ def _line(screen: Screen, row: tuple[str, ...], widths: list[int], colour: str) 
 
 def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float) -> list[str]:
     """Each machine with its cards below it, then the counts."""
-    rows = {view.machine.name: [_card_row(card) for card in _cards(view)] for view in fleet.machines}
+    rows = {view.machine.name: [_card_row(card, view) for card in _cards(view)] for view in fleet.machines}
     every = [row for found in rows.values() for row in found]
     widths = [max(map(cells, column)) for column in zip(_CARD_HEADS, *(row.columns for row in every), strict=True)]
     shown = [_card_line(_CARD_HEADS, widths) + "  held by"] if every else []
@@ -133,6 +148,8 @@ def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
     parts += [counted(reading.cpus, "core"), gib(reading.memory_mib)]
     parts += [f"{size(disk.free_bytes)} on {harmless(disk.path)}" for disk in reading.disks[:1]]
     shown = [cut(head + ", ".join(parts), screen.width, screen.mark)]
+    if reading.drain is not None:
+        shown.append(styled("yellow", cut(f"  {drained(reading.drain)}", screen.width, screen.mark)))
     if reading.cards.state != "devices":
         word = "no card" if reading.cards.state == "none" else "cards unknown"
         why = harmless(reading.cards.detail or reading.cards.reason)
@@ -144,17 +161,19 @@ def _cards(view: api.MachineView) -> tuple[api.Card, ...]:
     return view.reading.cards.cards if view.reading is not None else ()
 
 
-def _card_row(card: api.Card) -> _CardRow:
+def _card_row(card: api.Card, view: api.MachineView) -> _CardRow:
     holder = _holder(card)
     known = card.vram_free_mib is not None and card.processes_listed
+    grants = view.reading is not None and view.reading.drain is None
     memory = "-"
     if card.vram_free_mib is not None and card.vram_total_mib is not None:
         memory = f"{card.vram_free_mib / 1024:.1f} of {gib(card.vram_total_mib)}"
     util = "-" if card.utilization_percent is None else f"{card.utilization_percent}%"
     heat = "-" if card.temperature_c is None else f"{card.temperature_c} C"
     columns = (f"  [{card.index}]", card_model(card.model), memory, util, heat)
-    words = holder or (("free",) if known else ("unknown: nobody can say who is on it", "unknown who is on it"))
-    return _CardRow(columns, words, known and not holder)
+    free = "free" if grants else "nobody, drained"
+    words = holder or ((free,) if known else ("unknown: nobody can say who is on it", "unknown who is on it"))
+    return _CardRow(columns, words, known and grants and not holder)
 
 
 def _card_line(columns: tuple[str, ...], widths: list[int]) -> str:

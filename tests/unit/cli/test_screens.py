@@ -12,19 +12,20 @@ from job_reports import failed, lost, on_lab, report, stopped, succeeded, upload
 
 from aicrun.cli.screen import Screen, plain
 from aicrun.cli.views.endings import ending_lines, going_lines, left_lines
-from aicrun.cli.views.hosts import doctor_lines, gc_lines, notes_lines
+from aicrun.cli.views.hosts import doctor_lines, drain_lines, gc_lines, notes_lines
 from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.cli.views.steps import step_line
 from aicrun.cli.views.tables import list_lines, machines_lines
 from aicrun.cli.views.trouble import lines as error_lines
 from aicrun.errors import HostRefused, Way
+from aicrun.hosts.backend import Drained
 from aicrun.lifecycle.ending import Ending
 from aicrun.lifecycle.find import Found, Listing
 from aicrun.plan.model import Fleet, MachineView
 from aicrun.plan.words import cells, harmless
 from aicrun.spec.model import LocalReach, Machine, SshReach
 from aicrun.wire.codec import replace
-from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Holder, HostReading, Survival
+from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Drain, Holder, HostReading, Survival
 from aicrun.wire.jobs import InLine
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/screens"
@@ -201,6 +202,28 @@ def test_notes_stand_behind_a_bar_without_control_characters() -> None:
     text = "Corpus is on /data/corpus (read only).\n\x1b]0;owned\x07Card 0 is alice's on weekdays.\n\n"
     text += "<!-- aicrun job 19ab77c05d3e2f80 -->\naicrun: run sft-old\n<!-- end of aicrun job 19ab77c05d3e2f80 -->\n"
     held("notes", notes_lines(Screen(), "lab", text))
+
+
+def test_a_machine_that_is_drained_and_starts_runs_again() -> None:
+    own = Drain("ana", False, 0.2, "new power supply, back on Monday\x1b[31m", "ana@laptop")
+    shown = drain_lines(Screen(), "gpu-box", Drained(own, 2, 1))
+    shown += ["", *drain_lines(Screen(), "gpu-box", Drained(Drain("root", True, 7300.0), 1, 0))]
+    shown += ["", *drain_lines(Screen(), "gpu-box", Drained(None, 2, 1)), *drain_lines(Screen(), "lab", Drained(None))]
+    held("drain", shown)
+
+
+def test_a_run_that_waits_for_a_drain_says_so() -> None:
+    why = "this machine is drained by root: new power supply"
+    line = InLine(("GPU-1",), 1, why, reason="drained")
+    found = Found("gpu-box", report(phase="waiting", steps=(), line=line, card_indexes=(1,)))
+    held("apply_drained", going_lines(found))
+    assert "drained, 1st" in plain(list_lines(Screen(), Listing((found,), 0, ()), everything=False)[1])
+
+
+def test_a_drained_machine_has_no_free_card() -> None:
+    told = replace(reading(), drain=Drain("root", True, 7300.0, "new power supply"))
+    fleet = Fleet((MachineView(Machine("lab", LocalReach()), "answered", told),))
+    held("machines_drained", machines_lines(Screen(), fleet, 0.62))
 
 
 def test_gc_before_and_after() -> None:

@@ -14,7 +14,7 @@ from aicrun.plan.decide import plan
 from aicrun.plan.model import Fleet, MachineView, Options, Plan, RunPlan, Wanted
 from aicrun.plan.nearest import place_name
 from aicrun.spec.model import Bounds, DiskDemand, Selector, SetupSpec
-from aicrun.wire.facts import Card, CardProcess, Cards, Python
+from aicrun.wire.facts import Card, CardProcess, Cards, Drain, Python
 
 CASES = sorted((REPOSITORY / "tests/cases/place").glob("*.yaml"))
 
@@ -71,6 +71,8 @@ def _machine(entry: dict[str, Any]) -> MachineView:
         more["memory_free_mib"] = entry.pop("memory_free", 8000) * GIB
     if "pythons" in entry:
         more["pythons"] = tuple(Python(f"/usr/bin/python{text}", text) for text in entry.pop("pythons"))
+    if "drain" in entry:
+        more["drain"] = Drain(entry.pop("drain"), True, 7200.0, "new power supply")
     if "disk" in entry:
         path, free, total = entry.pop("disk")
         more["disks"] = (disk(path, free, total), disk("/home/ana/aic-jobs", 200))
