@@ -109,6 +109,10 @@ class Rig:
         """One call on the rig's own connection: the answer without its payload."""
         return self._own().call(name, payload, **body)[0]
 
+    def ask(self, name: str, **body: Any) -> tuple[dict[str, Any], bytes]:
+        """One call on the rig's own connection: the answer with its payload."""
+        return self._own().call(name, **body)
+
     def _own(self) -> Link:
         if self._link is None:
             self._link = Link(self, self.env)

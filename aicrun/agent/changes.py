@@ -12,12 +12,12 @@ from typing import Any, Dict, Tuple
 from aicrun.agent import bodies, decide, jobs, launch
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
-from aicrun.agent.records import Mark, Supervision, Unreadable, place_once, sync_folder, write_record
+from aicrun.agent.records import Mark, Supervision, Unreadable, place_once, read_record, sync_folder, write_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import broken
 from aicrun.wire import names
 from aicrun.wire.codec import WireError, from_json
-from aicrun.wire.jobs import JobReport, Limits
+from aicrun.wire.jobs import JobReport, Limits, Retry
 from aicrun.wire.status import Status, status_of
 
 Answer = Tuple[Dict[str, Any], bytes]
@@ -26,19 +26,27 @@ KEEPER_LEAVES_S = 15.0
 
 
 def supervise(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
-    """{job_id, supervision, limits, by} -> {report}: changed in place, read by a live keeper at once."""
+    """{job_id, supervision, limits, retry, by} -> {report}: changed in place, read by a live keeper at once.
+
+    Without `retry` (an older client) the rule stays as it is.
+    """
     job_id, by = bodies.job_id(body), bodies.by(body)
     run = decide.run_of(home, job_id)
     supervision = body.get("supervision")
     if not isinstance(supervision, dict):
         raise Refused("invalid_request", "supervision: an object is expected", {"field": "supervision"})
+    field = "limits"
     try:
-        limits = from_json(Limits, body.get("limits") or {}, "limits")
+        limits = from_json(Limits, body.get("limits") or {}, field)
+        field = "retry"
+        retry = from_json(Retry, body["retry"], field) if "retry" in body else None
     except WireError as error:
-        raise Refused("invalid_request", str(error), {"field": "limits"}) from error
+        raise Refused("invalid_request", str(error), {"field": field}) from error
+    path = os.path.join(home.record_dir(run, job_id), names.SUPERVISION)
     with home.host_lock():
-        changed = Supervision(supervision, limits, by, time.time())
-        write_record(os.path.join(home.record_dir(run, job_id), names.SUPERVISION), changed)
+        before = read_record(path, Supervision) if retry is None else None
+        retry = before.retry if before is not None else retry
+        write_record(path, Supervision(supervision, limits, by, time.time(), retry=retry))
     note(home.job_dir(job_id), "changed", by=by, detail=", ".join(sorted(supervision)))
     launch.poke(home.job_dir(job_id))
     return jobs.told(jobs.one(home, run, job_id))

@@ -6,13 +6,14 @@ whatever they say next is at most newer.
 
 import dataclasses
 import os
+import time
 from typing import List, Optional, Tuple, Type, TypeVar
 
 from aicrun.agent import decide, family
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_lives
 from aicrun.agent.process import boot_identity, start_ticks
-from aicrun.agent.records import Launch, Mark, NewerRecord, Stuck, Supervision, Unreadable, read_record
+from aicrun.agent.records import Launch, Mark, NewerRecord, Pause, Stuck, Supervision, Unreadable, read_record
 from aicrun.agent.state import Evidence, StepSeen
 from aicrun.wire import names
 from aicrun.wire.jobs import (
@@ -20,6 +21,7 @@ from aicrun.wire.jobs import (
     Decision,
     End,
     InLine,
+    NextAttempt,
     RunRecord,
     StepExit,
     StepStart,
@@ -47,6 +49,7 @@ class Known:
     torn: Tuple[str, ...]
     line: Optional[InLine] = None
     card_allocated: bool = False
+    pause: Optional[Pause] = None
 
 
 def gather(home: Home, run: str, job_id: str) -> Known:
@@ -64,13 +67,16 @@ def gather(home: Home, run: str, job_id: str) -> Known:
     launch = reader.read(os.path.join(job_dir, names.LAUNCH), Launch)
     mark = reader.read(os.path.join(record_dir, names.LEFT), Decision) or Decision("")
     line = reader.read(os.path.join(job_dir, names.LINE), InLine)
+    pause = reader.read(os.path.join(job_dir, names.RETRY), Pause)
+    seen = _of_steps(reader, job_dir, lives, launch, record.first_attempt)
     evidence = dataclasses.replace(
-        _of_steps(reader, job_dir, lives, launch),
+        seen,
         decision=decision.decision,
         reason=decision.reason,
         left=mark.decision == "no",
         left_reason=mark.reason,
         in_line=line is not None and (not line.granted or bool(line.why)),
+        due=pause is not None and pause.attempt > seen.attempt,
     )
     end = reader.read(os.path.join(record_dir, names.END), End)
     evidence = _with_end(evidence, job_id, end)
@@ -88,11 +94,27 @@ def gather(home: Home, run: str, job_id: str) -> Known:
         torn=tuple(reader.torn),
         line=line,
         card_allocated=bool(record.cards) and mark.decision == "go",
+        pause=pause,
     )
 
 
-def _of_steps(reader: "_Reader", job_dir: str, lives: bool, launch: Optional[Launch]) -> Evidence:
-    attempt, steps = _steps(reader, job_dir)
+def next_attempt(known: Known) -> Optional[NextAttempt]:
+    """The attempt that is due, with what is left of its pause; without a keeper nobody makes it, and why is told."""
+    seen, pause = known.evidence, known.pause
+    if seen.end is not None:
+        return seen.end.next_attempt
+    if pause is None or not seen.due:
+        return None
+    due = NextAttempt(pause.attempt, pause.most, pause.cause)
+    if not seen.keeper_lives:
+        lost = "supervisor_lost" if seen.same_boot else "reboot"
+        return dataclasses.replace(due, not_made="stopped" if known.stop is not None else lost)
+    left_s = pause.began_s + pause.pause_s - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return dataclasses.replace(due, in_s=max(0.0, round(left_s, 1)))
+
+
+def _of_steps(reader: "_Reader", job_dir: str, lives: bool, launch: Optional[Launch], first: int) -> Evidence:
+    attempt, steps = _steps(reader, job_dir, first)
     return Evidence(
         has_folder=os.path.isdir(job_dir),
         keeper_lives=lives,
@@ -100,6 +122,7 @@ def _of_steps(reader: "_Reader", job_dir: str, lives: bool, launch: Optional[Lau
         same_boot=launch is None or launch.boot == boot_identity(),
         steps=steps,
         attempt=attempt,
+        first=first,
     )
 
 
@@ -134,22 +157,31 @@ class _Reader:
             return None
 
 
-def _steps(reader: _Reader, job_dir: str) -> Tuple[int, Tuple[StepSeen, ...]]:
+def _steps(reader: _Reader, job_dir: str, first: int) -> Tuple[int, Tuple[StepSeen, ...]]:
+    """(the newest attempt with a step on record, its steps); the first attempt's setup serves all of them."""
     attempts = os.path.join(job_dir, names.ATTEMPTS)
     try:
         numbers = [int(name) for name in os.listdir(attempts) if name.isdigit()]
     except OSError:
         numbers = []
-    attempt = max(numbers, default=1)
+    for attempt in sorted(numbers, reverse=True):
+        found = _of_attempt(reader, os.path.join(attempts, str(attempt)), STEPS)
+        if found and attempt > first:
+            return attempt, _of_attempt(reader, os.path.join(attempts, str(first)), STEPS[:1]) + found
+        if found:
+            return attempt, found
+    return first, ()
+
+
+def _of_attempt(reader: _Reader, folder: str, steps: Tuple[str, ...]) -> Tuple[StepSeen, ...]:
     found = []
-    for step in STEPS:
-        folder = os.path.join(attempts, str(attempt), step)
-        start = reader.read(os.path.join(folder, names.STEP_START), StepStart)
-        end = reader.read(os.path.join(folder, names.STEP_EXIT), StepExit)
+    for step in steps:
+        start = reader.read(os.path.join(folder, step, names.STEP_START), StepStart)
+        end = reader.read(os.path.join(folder, step, names.STEP_EXIT), StepExit)
         if start is not None or end is not None:
             main_lives = start is not None and end is None and family.main_lives(start)
             found.append(StepSeen(step, start, end, main_lives))
-    return attempt, tuple(found)
+    return tuple(found)
 
 
 def _leftovers(stuck: Optional[Stuck]) -> Tuple[int, ...]:

@@ -216,6 +216,7 @@ def _record_lost_end(home: Home, report: JobReport) -> None:
         stop=report.stop,
         lost="never_started" if report.phase == "never_started" else report.lost,
         detail=report.lost_detail,
+        next_attempt=report.next_attempt,
     )
     try:
         place_once(os.path.join(home.record_dir(report.run, report.job_id), names.END), end)

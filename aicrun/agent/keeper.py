@@ -1,4 +1,4 @@
-"""The keeper of one job: waits for the decision, runs the steps of an attempt, writes the end. One process per job.
+"""The keeper of one job: waits for the decision, runs the steps of its attempts, writes the end. One process per job.
 
 Everything is imported before anything is started. It is the only one who records how a step ended; it never makes
 up a number, and while the disk refuses a record it stays alive and tries again. Nothing of the job may depend on a
@@ -10,9 +10,10 @@ import os
 import sys
 import time
 import traceback
-from typing import Dict, List, Optional
+from typing import Dict, Optional
 
 from aicrun.agent import card_hold, children, facts, hooks, launch, notes, programs, spawn, step_run, telemetry
+from aicrun.agent.attempts import Attempts
 from aicrun.agent.decide import expire, standing
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
@@ -119,22 +120,23 @@ class Keeper:
             children.wait(GATE_TICK_S)
 
     def run(self) -> None:
-        """The attempt, its end, and what is learned from it."""
+        """The attempts, the job's end, and what is learned from it."""
         room = Reserved(os.path.join(self._record_dir, names.END), END_ROOM_BYTES)
-        exits: List[StepExit] = []
+        made = Attempts(self._job_dir, self._request.first_attempt, self._wishes)
         lost = ""
         try:
-            self._attempt(1, exits)
+            self._attempts(made)
         except children.Lost as error:
             lost = str(error)
         end = End(
-            attempts=1,
+            attempts=made.number,
             at=time.time(),
-            exits=tuple(exits),
+            exits=tuple(made.exits),
             upload=self._uploaded(),
             stop=self._wishes.any_stop(),
-            lost="supervisor_lost" if lost else "never_started" if self._never_started else "",
+            lost="supervisor_lost" if lost else "never_started" if self._never_started and not made.is_due else "",
             detail=lost or self._never_started,
+            next_attempt=made.missed(),
         )
         step_run.insist(lambda: room.commit(end, once=True))
         if not lost:
@@ -146,7 +148,7 @@ class Keeper:
 
     def upload_again(self) -> None:
         """The upload step once more, for a job that has ended; its exit goes beside the job's end."""
-        attempt = 1
+        attempt = self._newest_attempt()
         folder = self._home.step_dir(self._request.job_id, attempt, "upload")
         if os.path.exists(folder):
             _move_aside(folder)
@@ -156,21 +158,32 @@ class Keeper:
         self._tell_upload()
         self._learn()
 
-    def _attempt(self, attempt: int, exits: List[StepExit]) -> None:
-        """setup, command, upload, as far as they come; each exit is appended as soon as it is durable."""
+    def _attempts(self, made: Attempts) -> None:
+        """setup, command after command as the retry rule says, upload; each exit is kept as soon as it is durable."""
         if self._wishes.stop() is not None:
             return
-        exits.append(self._step("setup", attempt))
-        if exits[-1].code != 0 or exits[-1].stop_sent or self._wishes.stop() is not None:
+        made.exits.append(self._step("setup", made.number))
+        if made.exits[-1].code != 0 or made.exits[-1].stop_sent or self._wishes.stop() is not None:
             return
-        if not self._at_turn():
-            return
-        telemetry.start(self._job_dir)
-        exits.append(self._step("command", attempt))
-        self._cards.drain()
+        while self._at_turn():
+            telemetry.set_aside(self._job_dir, made.number)
+            made.begin()
+            telemetry.start(self._job_dir, self._home.step_dir(self._request.job_id, made.number, "command"))
+            made.exits.append(self._step("command", made.number))
+            self._cards.drain()
+            if not made.follows():
+                break
+            self._cards.pause(made.words)
+            if not made.wait():
+                break
+            self._cards.go_on()
+        else:
+            if not made.is_due:
+                return
+            made.give_up("stopped" if self._wishes.stop() is not None else "card")
         self.leave_line()
-        if self._uploads_after(exits[-1]):
-            exits.append(self._step("upload", attempt))
+        if self._uploads_after(made.exits[-1]):
+            made.exits.append(self._step("upload", made.number))
             self._tell_upload()
 
     def _at_turn(self) -> bool:
@@ -200,6 +213,13 @@ class Keeper:
                 self._wishes.served(pending)
             return True
         return command.code == 0 and not command.stop_sent and self._wishes.stop() is None
+
+    def _newest_attempt(self) -> int:
+        try:
+            end = read_record(os.path.join(self._record_dir, names.END), End)
+        except Unreadable:
+            end = None
+        return end.attempts if end is not None else self._request.first_attempt
 
     def _step(self, step: str, attempt: int) -> StepExit:
         request = self._request

@@ -9,6 +9,8 @@ from typing import Iterable, List, Optional, Tuple
 
 WAITING = "waiting"
 HOLDS = "holds"
+# It waits out a pause before it tries again: others may have its cards meanwhile, its place is kept by its number.
+PAUSES = "pauses"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Ticket:
     """One job that stands in line or holds cards. `number` is its boot-time, `uid` the kernel's word for its account.
 
     Everything but `number`, `job_id`, `uid` and `live` is its owner's word and counts only while it is `live`.
-    `since_s` is boot-time seconds; `says` is `waiting`, `holds` or empty.
+    `since_s` is boot-time seconds; `says` is `waiting`, `holds`, `pauses` or empty.
     """
 
     number: int

@@ -30,7 +30,8 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 def log(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{job_id, step, offset | null, limit, tail_lines, attempt, wait_s} -> a slice, its bytes as payload.
 
-    `offset` null: the last `tail_lines` lines. `step` empty: the newest step; `attempt` 0: the newest. `limit` up to
+    `offset` null: the last `tail_lines` lines. `step` empty: the newest step; `attempt` 0: the newest that has the
+    step, which for a setup is the first. `limit` up to
     256 KiB. An offset past the end gives an empty slice at the end. `wait_s`: until there is something or the step
     has ended. Raises `Refused` (not_found, invalid_request).
     """
@@ -114,11 +115,12 @@ def _tail(folder: str, state: Optional[log_files.LogState], wanted: _Wanted) -> 
 def _where(home: Home, job_id: str, wanted: _Wanted) -> Tuple[int, str]:
     """(attempt, step) that is meant; step "" when none has begun."""
     attempts = os.path.join(home.job_dir(job_id), names.ATTEMPTS)
-    attempt = wanted.attempt or max((int(name) for name in listed(attempts) if name.isdigit()), default=1)
-    if wanted.step:
-        return attempt, wanted.step
-    begun = [step for step in STEPS if step in listed(os.path.join(attempts, str(attempt)))]
-    return attempt, begun[-1] if begun else ""
+    numbers = sorted((int(name) for name in listed(attempts) if name.isdigit()), reverse=True)
+    for attempt in [wanted.attempt] if wanted.attempt else numbers:
+        begun = [step for step in STEPS if step in listed(os.path.join(attempts, str(attempt)))]
+        if begun and (not wanted.step or wanted.step in begun):
+            return attempt, wanted.step or begun[-1]
+    return wanted.attempt or max(numbers, default=1), wanted.step
 
 
 def _has_ended(home: Home, job_id: str, attempt: int, step: str) -> bool:

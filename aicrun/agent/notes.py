@@ -14,6 +14,7 @@ from aicrun.agent.records import sync_folder
 from aicrun.agent.refused import Refused
 from aicrun.wire import facts as wire_facts
 from aicrun.wire.jobs import JobReport, JobRequest
+from aicrun.wire.status import next_words
 
 READ_CAP_BYTES = 1024 * 1024
 BLOCKS_MOST = 64
@@ -88,8 +89,12 @@ def _words(request: JobRequest, report: JobReport, facts: Dict[str, Any]) -> str
             ended += ", %s %s" % (name, facts[name])
     if facts.get("wall_s") is not None:
         ended += " in %s" % _spoken(float(facts["wall_s"]))
+    if max(report.attempt, report.attempts_most) > 1:
+        ended += ", attempt %d of %d" % (report.attempt, max(report.attempt, report.attempts_most))
     used = _used(facts)
     lines.append("  " + ", ".join([ended, used]) if used else "  " + ended)
+    if report.next_attempt is not None:
+        lines.append("  " + next_words(report.next_attempt))
     made = [("torch", facts.get("torch")), ("python", facts.get("python")), ("env", str(facts.get("env_key", ""))[:8])]
     made_with = ["%s %s" % (name, value) for name, value in made if value]
     if facts.get("steps_per_s"):

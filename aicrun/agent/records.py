@@ -12,7 +12,7 @@ from typing import Any, Optional, Tuple, Type, TypeVar
 
 from aicrun.wire.codec import WireError, dump, from_json, load
 from aicrun.wire.facts import BootIdentity
-from aicrun.wire.jobs import SCHEMA, Limits
+from aicrun.wire.jobs import SCHEMA, Limits, Retry
 
 T = TypeVar("T")
 
@@ -224,12 +224,31 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class Supervision:
-    """Fields of a spec that were changed while the job lived: the words as written and the limits they mean."""
+    """Fields of a spec that were changed while the job lived: the words as written and what they mean.
+
+    `retry` None: by an older client, the rule of the request stays.
+    """
 
     supervision: Any
     limits: Limits
     by: str
     at: float
+    schema: int = SCHEMA
+    retry: Optional[Retry] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Pause:
+    """The pause before attempt number `attempt` of `most`, after `cause`; `began_s` is boot-time seconds.
+
+    It is open until a step of that attempt is on record.
+    """
+
+    attempt: int
+    most: int
+    cause: str
+    pause_s: float
+    began_s: float
     schema: int = SCHEMA
 
 

@@ -8,13 +8,14 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from aicrun.agent import history, log_files, outlook
-from aicrun.agent.evidence import Known, gather
+from aicrun.agent.evidence import Known, gather, next_attempt
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_words
 from aicrun.agent.process import boot_identity
 from aicrun.agent.records import NewerRecord, Unreadable, read_json, read_record
 from aicrun.agent.state import Place, StepSeen, place
 from aicrun.wire import names
+from aicrun.wire.codec import replace
 from aicrun.wire.jobs import Client, End, JobReport, JobRequest, RunRecord, StepExit, StepReport, StopIntent
 
 
@@ -30,7 +31,7 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
     where = place(seen)
     job_dir = home.job_dir(record.job_id)
     stop = _stop(known, where)
-    return JobReport(
+    report = JobReport(
         job_id=record.job_id,
         run=record.run,
         run_id=record.run_id,
@@ -42,7 +43,6 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         rank=record.rank,
         decision_reason=where.reason,
         supervised=where.supervised,
-        attempt=seen.end.attempts if seen.end is not None else seen.attempt,
         steps=_steps(home, known, where, now),
         stop=stop,
         stop_age_s=_age(now, stop.at) if stop is not None else None,
@@ -69,6 +69,15 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         line=known.line if where.phase not in ("ended", "never_started") else None,
         card_allocated=known.card_allocated,
     )
+    return _with_attempts(report, known)
+
+
+def _with_attempts(report: JobReport, known: Known) -> JobReport:
+    """`report` with which attempt this is, of how many, and which one is due."""
+    seen, changed = known.evidence, known.supervision
+    rule = changed.retry if changed is not None and changed.retry is not None else known.record.retry
+    attempt = seen.end.attempts if seen.end is not None else seen.attempt
+    return replace(report, attempt=attempt, attempts_most=1 + rule.most, next_attempt=next_attempt(known))
 
 
 def _supervision(known: Known) -> Dict[str, Any]:
@@ -109,7 +118,8 @@ def _steps(home: Home, known: Known, where: Place, now: float) -> Tuple[StepRepo
     found: List[StepReport] = []
     for name in wanted:
         step = by_name.get(name) or StepSeen(name, exit=ended.get(name))
-        folder = home.step_dir(record.job_id, seen.attempt, name)
+        # A setup is not repeated: its folder lies with the first attempt.
+        folder = home.step_dir(record.job_id, seen.first if name == "setup" else seen.attempt, name)
         found.append(_step(step, folder, seen.keeper_lives and where.phase != "ended", now))
     return tuple(found)
 
@@ -139,7 +149,8 @@ def _step(step: StepSeen, folder: str, kept: bool, now: float) -> StepReport:
 def _lost_detail(home: Home, known: Known, where: Place) -> str:
     """One line of evidence for an end that nobody recorded."""
     seen = known.evidence
-    if where.lost and seen.end is not None:
+    missed = seen.end.next_attempt if seen.end is not None else None
+    if seen.end is not None and (where.lost or (missed is not None and missed.not_made == "card")):
         return seen.end.detail
     if where.lost == "record_lost":
         return "its folder %s is gone" % home.job_dir(known.record.job_id)

@@ -102,6 +102,8 @@ def _faults(request: JobRequest) -> List[str]:
         faults.append("queue_wait_s is below zero")
     if request.limits.grace_s < 0 or request.max_jobs < 1:
         faults.append("limits are below zero")
+    if min(request.retry.most, request.retry.backoff_s, request.retry.backoff_most_s) < 0 or request.first_attempt < 1:
+        faults.append("retry is below zero")
     return faults
 
 
@@ -229,6 +231,8 @@ def _record(home: Home, request: JobRequest) -> RunRecord:
         card_indexes=request.card_indexes,
         boot_id=boot_identity().boot_id,
         host_id=home.host_id,
+        retry=request.retry,
+        first_attempt=request.first_attempt,
     )
 
 

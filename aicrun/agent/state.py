@@ -26,7 +26,8 @@ class Evidence:
 
     `tree_lives`: some process of the job lives though its keeper does not. `same_boot`: this is the boot that the
     job was started on (True when nothing was recorded). `role` is the newest keeper's (`keeper`, `again`).
-    `in_line`: its cards are not its yet, or not free yet.
+    `in_line`: its cards are not its yet, or not free yet. `attempt` is the newest that has a step on record, `first`
+    the job's first. `due`: another attempt after it was announced, and none of its steps is on record.
     """
 
     decision: str = ""
@@ -42,6 +43,8 @@ class Evidence:
     tree_lives: bool = False
     left_reason: str = ""
     in_line: bool = False
+    first: int = 1
+    due: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,13 +94,13 @@ def _abandoned(seen: Evidence) -> Place:
     if setup is not None and setup.exit is not None and _is_final(setup.exit):
         return Place("go", "ended")
     # Its command surely never ran: the gate opens only after the start record is durable.
-    if command is None and seen.attempt == 1:
+    if command is None and seen.attempt == seen.first:
         return Place("go", "never_started")
     return Place("go", "ended", lost="supervisor_lost" if seen.same_boot else "reboot")
 
 
 def _waits(seen: Evidence) -> bool:
-    return seen.in_line and _phase(seen.steps) == "between" and bool(seen.steps)
+    return seen.due or (seen.in_line and _phase(seen.steps) == "between" and bool(seen.steps))
 
 
 def _is_final(end: StepExit) -> bool:

@@ -97,5 +97,8 @@ def _record_end(home: Home, known: evidence.Known) -> None:
     recorded = any(one.step == "command" for one in exits)
     lost = "" if recorded else "supervisor_lost" if command else "never_started"
     detail = "stopped after its keeper was gone: nobody could see how it ended"
-    end = End(seen.attempt, time.time(), exits, known.upload, known.stop, lost, detail if lost else "")
+    due = evidence.next_attempt(known)
+    end = End(
+        seen.attempt, time.time(), exits, known.upload, known.stop, lost, detail if lost else "", next_attempt=due
+    )
     place_once(os.path.join(home.record_dir(known.record.run, known.record.job_id), names.END), end)

@@ -12,8 +12,8 @@ from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 from aicrun.agent import cards, hooks, launch, process
 from aicrun.agent.family import KEEPER_MARK
 from aicrun.agent.history import note
-from aicrun.agent.home import Home, open_home
-from aicrun.agent.records import Launch, Unreadable, read_json, read_record
+from aicrun.agent.home import Home, listed, open_home
+from aicrun.agent.records import Launch, Unreadable, make_private, read_json, read_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
 from aicrun.wire.codec import dump
@@ -126,9 +126,23 @@ def main(job_dir: str) -> int:
     return 0
 
 
-def start(job_dir: str) -> None:
-    """Start the sampler of a job beside its keeper; one that cannot be had is gone without."""
+def set_aside(job_dir: str, attempt: int) -> None:
+    """Put the samples of an attempt that has ended into its folder: those of the next begin anew."""
+    for name in (names.TELEMETRY, names.TELEMETRY_PEAKS):
+        try:
+            os.rename(os.path.join(job_dir, name), os.path.join(job_dir, names.ATTEMPTS, str(attempt), name))
+        except OSError:
+            # There are none before the first attempt, and none of a run that ended at once.
+            continue
+
+
+def start(job_dir: str, command_folder: str) -> None:
+    """Start the sampler of a job beside its keeper; one that cannot be had is gone without.
+
+    The folder of the command is made first: the newest one is what the sampler measures.
+    """
     try:
+        make_private(command_folder)
         launch.detach("sampler", job_dir)
     except OSError:
         pass
@@ -148,7 +162,8 @@ def _sample(home: Home, request: JobRequest, kept: Launch) -> None:
     series, peaks = Series(os.path.join(job_dir, names.TELEMETRY)), Peaks()
     began, due = time.monotonic(), list(FIRST_S)
     strays: List[int] = []
-    while _goes_on(home, request.job_id):
+    attempt = _newest(job_dir)
+    while _goes_on(home, request.job_id, attempt):
         passed = time.monotonic() - began
         if passed < due[0]:
             time.sleep(min(LOOK_S, due[0] - passed))
@@ -166,12 +181,13 @@ def _sample(home: Home, request: JobRequest, kept: Launch) -> None:
             note(job_dir, "pin_violated", detail="pid %s" % ", ".join(str(pid) for pid in strays))
 
 
-def _goes_on(home: Home, job_id: str) -> bool:
-    job_dir = home.job_dir(job_id)
-    attempts = os.path.join(job_dir, names.ATTEMPTS)
-    newest = max((int(name) for name in os.listdir(attempts) if name.isdigit()), default=1)
-    ended = os.path.exists(os.path.join(home.step_dir(job_id, newest, "command"), names.STEP_EXIT))
-    return not ended and launch.keeper_lives(job_dir)
+def _newest(job_dir: str) -> int:
+    return max((int(name) for name in listed(os.path.join(job_dir, names.ATTEMPTS)) if name.isdigit()), default=1)
+
+
+def _goes_on(home: Home, job_id: str, attempt: int) -> bool:
+    ended = os.path.exists(os.path.join(home.step_dir(job_id, attempt, "command"), names.STEP_EXIT))
+    return not ended and launch.keeper_lives(home.job_dir(job_id))
 
 
 def measured(request: JobRequest, tree: FrozenSet[int], passed_s: float) -> Tuple[Dict[str, Any], List[int], str]:

@@ -72,7 +72,7 @@ class Held:
         return line.Ticket(self.number, words.job_id, os.geteuid(), True, *told)
 
     def say(self, says: str) -> None:
-        """Replace its words by `waiting`, `holds` or nothing, of now."""
+        """Replace its words by `waiting`, `holds`, `pauses` or nothing, of now."""
         self.words = dataclasses.replace(self.words, says=says, since_s=now_s())
         temporary = _written(self.folder, self.words)
         os.rename(temporary, self.name + WORDS_SUFFIX, src_dir_fd=self.folder.handle, dst_dir_fd=self.folder.handle)
@@ -156,7 +156,7 @@ def clean(folder: LockFolder) -> int:
 def counts(tickets: Iterable[line.Ticket], uid: int) -> Tuple[int, int]:
     """(not waiting, waiting) live tickets of one account; counted from locks, never stored."""
     live = [one for one in tickets if one.live and one.uid == uid]
-    waiting = sum(1 for one in live if one.says == line.WAITING)
+    waiting = sum(1 for one in live if one.says in (line.WAITING, line.PAUSES))
     return len(live) - waiting, waiting
 
 
@@ -250,7 +250,7 @@ def _fields(said: Dict[str, Any]) -> Dict[str, Any]:
     says, run, cards = said.get("says"), said.get("run"), said.get("cards")
     priority, since = said.get("priority"), said.get("since_s")
     return {
-        "says": says if says in (line.WAITING, line.HOLDS) else "",
+        "says": says if says in (line.WAITING, line.HOLDS, line.PAUSES) else "",
         "cards": tuple(one for one in _listed(cards) if isinstance(one, str) and len(one) <= 96),
         "priority": priority if isinstance(priority, int) and not isinstance(priority, bool) else 0,
         "run": run if isinstance(run, str) and names.RUN_NAME.match(run) else "",

@@ -1,4 +1,4 @@
-"""What people want of a running job now: its stop intent and its limits, re-read when their files change.
+"""What people want of a running job now: its stop intent, its limits and its retries, re-read when their files change.
 
 It must not act. A broken file counts as no wish, for a keeper must not fall over what somebody else wrote.
 """
@@ -8,7 +8,7 @@ from typing import Dict, Optional, Tuple, Type, TypeVar
 
 from aicrun.agent.records import Supervision, Unreadable, read_record
 from aicrun.wire import names
-from aicrun.wire.jobs import JobRequest, Limits, StopIntent
+from aicrun.wire.jobs import JobRequest, Limits, Retry, StopIntent
 
 T = TypeVar("T")
 
@@ -41,6 +41,11 @@ class Wishes:
         """The limits of now."""
         changed = self._current(self._supervision_path, Supervision)
         return changed.limits if changed is not None else self._request.limits
+
+    def retry(self) -> Retry:
+        """The retry rule of now."""
+        changed = self._current(self._supervision_path, Supervision)
+        return changed.retry if changed is not None and changed.retry is not None else self._request.retry
 
     def _current(self, path: str, kind: Type[T]) -> Optional[T]:
         try:

@@ -209,8 +209,11 @@ def _ending(report: JobReport) -> Standing:
         return Standing(Status.STOPPED, "", "", "command", *how, next_words(due), allocated)
     for step in report.steps:
         failure = _failure(step)
+        if failure is not None and due is not None:
+            more = ": " + report.lost_detail if due.not_made == "card" and report.lost_detail else ""
+            return dataclasses.replace(failure, why=next_words(due) + more)
         if failure is not None:
-            return dataclasses.replace(failure, why=next_words(due)) if due is not None else failure
+            return failure
     if command is None or command.exit is None:
         return Standing(Status.UNKNOWN, "never_recorded", why="no record of the command's end")
     needs_upload = report.upload_request is not None and report.upload_request.required

@@ -45,10 +45,10 @@ PHASES = {"reserved", "waiting", "between", "ended", "never_started", *STEPS}
 def all_evidence() -> Iterator[Evidence]:
     flags = (False, True)
     grid = itertools.product(
-        ("", "go", "no"), flags, ENDS, flags, flags, ("keeper", "again"), flags, STEPS_SEEN, flags, (1, 2)
+        ("", "go", "no"), flags, ENDS, flags, flags, ("keeper", "again"), flags, STEPS_SEEN, flags, (1, 2), flags
     )
-    for decision, left, end, folder, keeper, role, boot, steps, tree, attempt in grid:
-        yield Evidence(decision, "why", left, end, folder, keeper, role, boot, steps, attempt, tree)
+    for decision, left, end, folder, keeper, role, boot, steps, tree, attempt, due in grid:
+        yield Evidence(decision, "why", left, end, folder, keeper, role, boot, steps, attempt, tree, due=due)
 
 
 def report(seen: Evidence, where: Place) -> JobReport:
@@ -75,7 +75,10 @@ def test_every_evidence_has_one_lawful_place() -> None:
             assert where.phase not in ("ended", "never_started")
         if where.phase == "reserved":
             assert seen.decision == ""
-    assert count == 3 * 2 * 4 * 2 * 2 * 2 * 2 * 12 * 2 * 2
+        if where.phase == "waiting":
+            assert seen.keeper_lives
+            assert seen.due
+    assert count == 3 * 2 * 4 * 2 * 2 * 2 * 2 * 12 * 2 * 2 * 2
 
 
 def test_nothing_unknown_is_ever_called_a_success_or_a_failure() -> None:
@@ -135,6 +138,51 @@ TABLE = [
         Place("go", "ended", lost="reboot"),
     ),
     ("restarted before the command", replace(GO, same_boot=False, steps=(SETUP_OK,)), Place("go", "never_started")),
+    (
+        "it pauses before the second attempt",
+        replace(GO, keeper_lives=True, steps=(SETUP_OK, ran("command", code=3)), due=True),
+        Place("go", "waiting", supervised=True),
+    ),
+    (
+        "the pause is over, the cards are another's",
+        replace(GO, keeper_lives=True, steps=(SETUP_OK, ran("command", code=3)), due=True, in_line=True),
+        Place("go", "waiting", supervised=True),
+    ),
+    (
+        "the keeper died in the pause",
+        replace(GO, steps=(SETUP_OK, ran("command", code=3)), due=True),
+        Place("go", "ended"),
+    ),
+    (
+        "restarted in the pause",
+        replace(GO, same_boot=False, steps=(SETUP_OK, ran("command", code=3)), due=True),
+        Place("go", "ended"),
+    ),
+    (
+        "ended in the pause",
+        replace(GO, end=ENDS[1], keeper_lives=True, steps=(SETUP_OK, ran("command", code=3)), due=True),
+        Place("go", "ended"),
+    ),
+    (
+        "the keeper died while something of the first attempt lives",
+        replace(GO, tree_lives=True, steps=(SETUP_OK, ran("command", code=3)), due=True),
+        Place("go", "command"),
+    ),
+    (
+        "the second attempt runs",
+        replace(GO, keeper_lives=True, attempt=2, steps=(SETUP_OK, runs("command"))),
+        Place("go", "command", supervised=True),
+    ),
+    (
+        "command and keeper of the second attempt gone",
+        replace(GO, attempt=2, steps=(SETUP_OK, runs("command"))),
+        Place("go", "ended", lost="supervisor_lost"),
+    ),
+    (
+        "the job's first attempt is the third of its run, and never began",
+        replace(GO, attempt=3, first=3, steps=(SETUP_OK,)),
+        Place("go", "never_started"),
+    ),
     ("second attempt had not begun", replace(GO, attempt=2), Place("go", "ended", lost="supervisor_lost")),
     ("its folder is gone", replace(GO, has_folder=False), Place("go", "ended", lost="record_lost")),
     ("the exit is known, the end is not", replace(GO, steps=(SETUP_OK, ran("command", code=3))), Place("go", "ended")),
