@@ -43,6 +43,10 @@ def _play(arguments):
         from aicrun.agent import keeper
 
         return keeper.main(rest[0], role)
+    if role == "unit" and len(rest) == 1:
+        from aicrun.agent import keepers
+
+        return keepers.take_order(rest[0])
     if role == "sampler" and len(rest) == 1:
         from aicrun.agent import telemetry
 
@@ -59,7 +63,7 @@ def _play(arguments):
         from aicrun.agent import upload
 
         return upload.main(rest[0])
-    sys.stderr.write("aicrun: boot.py serve | {keeper | again | sampler | stopper | setup | upload} JOBDIR\n")
+    sys.stderr.write("aicrun: boot.py serve | {keeper | again | unit | sampler | stopper | setup | upload} JOBDIR\n")
     return WRONG_USE
 
 

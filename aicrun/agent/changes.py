@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, Tuple
 
-from aicrun.agent import bodies, decide, jobs, launch
+from aicrun.agent import bodies, decide, jobs, keepers, launch
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.records import Mark, Supervision, Unreadable, place_once, read_record, sync_folder, write_record
@@ -72,7 +72,7 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         _remove(os.path.join(job_dir, names.STOP))
         _remove(os.path.join(job_dir, names.KEEPER_ERR))
         note(job_dir, "upload_asked", by=by)
-        launch.wait_ready(job_dir, launch.detach("again", job_dir))
+        keepers.start("again", job_dir, 0)
     return jobs.told(jobs.one(home, run, job_id))
 
 

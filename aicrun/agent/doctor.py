@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import build, card_hold, cards, drains, lock_folder, machine, notes
+from aicrun.agent import build, card_hold, cards, drains, keepers, lock_folder, machine, notes
 from aicrun.agent.home import Home, file_system, is_network
 from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
@@ -87,10 +87,14 @@ def _drain() -> List[Dict[str, str]]:
 
 
 def _survival() -> Dict[str, str]:
-    found = machine.survival()
-    if found.outlives_logout == "yes":
-        return _row("ok", "survival", "a run " + found.promise)
-    return _row("note", "survival", "a run %s; whether it outlives your last logout is not known" % found.promise)
+    found = keepers.outlook(os.environ)
+    text = "a run " + found.promise
+    if found.warning:
+        text += "; " + found.warning
+    if found.mode == "C" and found.why:
+        text += " (%s)" % found.why
+    word = "ok" if found.outlives_logout == "yes" and not found.warning else "note"
+    return _row("bad" if found.outlives_logout == "no" else word, "survival", text, found.better)
 
 
 def _state(home: Home, home_folder: str) -> Dict[str, str]:

@@ -34,3 +34,8 @@ def reached(place: str) -> None:
 def number(name: str, default: int) -> int:
     """A size that a test makes smaller, from the variable `AICRUN_TEST_<name>`; `default` in a shipped agent."""
     return int(os.environ.get("AICRUN_TEST_" + name, default)) if ENABLED else default
+
+
+def text(name: str, default: str) -> str:
+    """A path or word that a test replaces, from the variable `AICRUN_TEST_<name>`; `default` in a shipped agent."""
+    return os.environ.get("AICRUN_TEST_" + name, default) if ENABLED else default

@@ -12,7 +12,7 @@ import time
 import traceback
 from typing import Dict, Optional
 
-from aicrun.agent import card_hold, children, facts, hooks, launch, notes, programs, spawn, step_run, telemetry
+from aicrun.agent import card_hold, children, facts, hooks, keepers, launch, notes, programs, spawn, step_run, telemetry
 from aicrun.agent.attempts import Attempts
 from aicrun.agent.decide import expire, standing
 from aicrun.agent.history import note
@@ -100,10 +100,11 @@ class Keeper:
         """Write who keeps the job now; the agent that launched us waits for it (W1)."""
         ticks = start_ticks(os.getpid()) or 0
         agent = os.path.dirname(programs.boot_argv()[-1])
-        mode = "C" if os.path.isdir("/run/systemd/system") else "D"
-        who = (role, os.getpid(), ticks, self._boot, agent, sys.executable, mode)
-        record = Launch(*who, self._subreaper, has_pidfd(), time.time())
+        token, launched = keepers.told(os.environ)
+        who = (role, os.getpid(), ticks, self._boot, agent, sys.executable, launched.mode if launched else "")
+        record = Launch(*who, self._subreaper, has_pidfd(), time.time(), token=token, launched=launched)
         write_record(os.path.join(self._job_dir, names.LAUNCH), record)
+        keepers.drop_order(self._job_dir)
         note(self._job_dir, "keeper_started", detail=role)
         hooks.reached("W1")
 

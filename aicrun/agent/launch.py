@@ -1,33 +1,33 @@
 """Starts a process of ours that outlives this connection: own session, nobody's child, no descriptor of ours.
 
-It must not decide whether to start it. Launch modes A and B (transient units) will stand here beside C and D.
+It must not decide whether to start it. Keepers that may get a unit of systemd are started by `keepers.py`.
 """
 
 import errno
 import fcntl
 import os
 import signal
-import sys
 import time
 from typing import Dict, Mapping, Optional, Tuple
 
 from aicrun.agent import children
 from aicrun.agent.family import KEEPER_MARK
-from aicrun.agent.process import boot_identity, send_signal, start_ticks
+from aicrun.agent.process import boot_identity, send_signal
 from aicrun.agent.programs import boot_argv
 from aicrun.agent.pump import close_all_but
 from aicrun.agent.records import Launch, Unreadable, read_record
-from aicrun.agent.refused import Refused
 from aicrun.wire import names
 
-READY_S = 25.0
 _ERR_CAP_BYTES = 64 * 1024
 
 
-def detach(role: str, job_dir: str) -> int:
-    """Start `boot.py ROLE JOBDIR` detached and return its pid at once; raises `OSError` when no process can be had."""
+def detach(role: str, job_dir: str, more: Optional[Mapping[str, str]] = None) -> int:
+    """Start `boot.py ROLE JOBDIR` detached and return its pid at once; raises `OSError` when no process can be had.
+
+    `more` are variables that it finds in its environment.
+    """
     argv = boot_argv(role, job_dir)
-    env = own_environment(os.environ)
+    env = dict(own_environment(os.environ), **(more or {}))
     told, tell = os.pipe()
     between = os.fork()
     if not between:
@@ -35,7 +35,7 @@ def detach(role: str, job_dir: str) -> int:
             os.setsid()
             pid = os.fork()
             if not pid:
-                _become(argv, env, job_dir)
+                become(argv, env, job_dir)
             os.write(tell, b"%d" % pid)
         finally:
             os._exit(0)
@@ -61,22 +61,25 @@ def own_environment(login: Mapping[str, str]) -> Dict[str, str]:
     return env
 
 
-def wait_ready(job_dir: str, pid: int) -> Launch:
-    """Wait until the keeper `pid` holds the job and said so; raises `Refused` (start_failed) when it left instead."""
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline:
-        try:
-            launch = read_record(os.path.join(job_dir, names.LAUNCH), Launch)
-        except Unreadable:
-            launch = None
-        if launch is not None and launch.pid == pid:
-            return launch
-        if start_ticks(pid) is None:
-            break
-        time.sleep(0.005)
-    said = keeper_words(job_dir)
-    message = "the job's keeper did not start%s" % (": " + said if said else " within %d s" % READY_S)
-    raise Refused("start_failed", message, {"python": sys.executable, "file": os.path.join(job_dir, names.KEEPER_ERR)})
+def become(argv: Tuple[str, ...], env: Dict[str, str], job_dir: str) -> None:
+    """Turn this process into `argv`: no descriptor of ours, errors into the job's folder; it never returns."""
+    try:
+        os.chdir("/")
+        null = os.open(os.devnull, os.O_RDWR)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        path = os.path.join(job_dir, names.KEEPER_ERR)
+        if os.path.exists(path) and os.path.getsize(path) > _ERR_CAP_BYTES:
+            os.truncate(path, 0)
+        errors = os.open(path, flags, 0o600)
+        for target, source in ((0, null), (1, null), (2, errors)):
+            os.dup2(source, target)
+        close_all_but(())
+        children.default_signals()
+        os.execve(argv[0], list(argv), env)  # noqa: S606  no shell is the point
+    except OSError as error:
+        os.write(2, ("cannot run %s: %s\n" % (argv[0], error.strerror)).encode())
+    finally:
+        os._exit(1)
 
 
 def keeper_words(job_dir: str) -> str:
@@ -144,23 +147,3 @@ def hold(path: str, at_most_s: float) -> Optional[int]:
             time.sleep(0.005)
         else:
             return handle
-
-
-def _become(argv: Tuple[str, ...], env: Dict[str, str], job_dir: str) -> None:
-    try:
-        os.chdir("/")
-        null = os.open(os.devnull, os.O_RDWR)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        path = os.path.join(job_dir, names.KEEPER_ERR)
-        if os.path.exists(path) and os.path.getsize(path) > _ERR_CAP_BYTES:
-            os.truncate(path, 0)
-        errors = os.open(path, flags, 0o600)
-        for target, source in ((0, null), (1, null), (2, errors)):
-            os.dup2(source, target)
-        close_all_but(())
-        children.default_signals()
-        os.execve(argv[0], list(argv), env)  # noqa: S606  no shell is the point
-    except OSError as error:
-        os.write(2, ("cannot run %s: %s\n" % (argv[0], error.strerror)).encode())
-    finally:
-        os._exit(1)

@@ -2,11 +2,10 @@
 
 import os
 import pwd
-import shutil
 from typing import Dict, Optional, Tuple
 
 from aicrun.agent.home import file_system
-from aicrun.wire.facts import Disk, Survival
+from aicrun.wire.facts import Disk
 
 MIB = 1024 * 1024
 
@@ -96,14 +95,6 @@ def in_container() -> bool:
             return any(entry.startswith(b"container=") for entry in stream.read(65536).split(b"\0"))
     except OSError:
         return os.path.exists("/run/systemd/container")
-
-
-def survival() -> Survival:
-    """How a run is kept alive here: a session of its own; whether it outlives the last logout is the login's rule."""
-    if not os.path.isdir("/run/systemd/system"):
-        return Survival("D", "goes on when you disconnect and log out; a restart of this machine ends it", "yes")
-    promise = "goes on when you disconnect; a restart of this machine ends it"
-    return Survival("C", promise, "unknown" if shutil.which("loginctl") else "yes")
 
 
 def _first_words(path: str) -> Tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Optional, Tuple, Type, TypeVar
 from aicrun.wire.codec import WireError, dump, from_json, load
 from aicrun.wire.facts import BootIdentity
 from aicrun.wire.jobs import SCHEMA, Limits, Retry
+from aicrun.wire.launched import Launched
 
 T = TypeVar("T")
 
@@ -206,7 +207,8 @@ def _linked(temporary: str, path: str) -> bool:
 class Launch:
     """Who keeps a job now, durable before it does anything: its process, its agent, and what it could get.
 
-    `role` is `keeper` or `upload` (a keeper that only uploads again); `mode` is C or D of the supervision design.
+    `role` is `keeper` or `again` (a keeper that only uploads again); `mode` is A to D as `launched` tells it in full;
+    `token` is of the start it came from.
     """
 
     role: str
@@ -220,6 +222,8 @@ class Launch:
     pidfd: bool
     at: float
     schema: int = SCHEMA
+    token: str = ""
+    launched: Optional[Launched] = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,11 +12,12 @@ from aicrun.agent.evidence import Known, gather, next_attempt
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_words
 from aicrun.agent.process import boot_identity
-from aicrun.agent.records import NewerRecord, Unreadable, read_json, read_record
+from aicrun.agent.records import Launch, NewerRecord, Unreadable, read_json, read_record
 from aicrun.agent.state import Place, StepSeen, place
 from aicrun.wire import names
 from aicrun.wire.codec import replace
 from aicrun.wire.jobs import Client, End, JobReport, JobRequest, RunRecord, StepExit, StepReport, StopIntent
+from aicrun.wire.launched import Launched
 
 
 def report_of(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
@@ -29,7 +30,6 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
     """The report of what was gathered, at `now` of this host's clock."""
     record, seen = known.record, known.evidence
     where = place(seen)
-    job_dir = home.job_dir(record.job_id)
     stop = _stop(known, where)
     report = JobReport(
         job_id=record.job_id,
@@ -65,9 +65,10 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         progress=_progress(home, known),
         facts=_facts(home, record),
         forgotten=known.forgotten,
-        events=history.read(job_dir, now) if events else (),
+        events=history.read(home.job_dir(record.job_id), now) if events else (),
         line=known.line if where.phase not in ("ended", "never_started") else None,
         card_allocated=known.card_allocated,
+        launched=_launched(known.launch),
     )
     return _with_attempts(report, known)
 
@@ -78,6 +79,13 @@ def _with_attempts(report: JobReport, known: Known) -> JobReport:
     rule = changed.retry if changed is not None and changed.retry is not None else known.record.retry
     attempt = seen.end.attempts if seen.end is not None else seen.attempt
     return replace(report, attempt=attempt, attempts_most=1 + rule.most, next_attempt=next_attempt(known))
+
+
+def _launched(launch: Optional[Launch]) -> Optional[Launched]:
+    if launch is None:
+        return None
+    # Keepers of 0.1.0 wrote the mode alone.
+    return launch.launched or (Launched(launch.mode) if launch.mode else None)
 
 
 def _supervision(known: Known) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import decide, drain_marks, drains, hooks, jobs, launch, store
+from aicrun.agent import decide, drain_marks, drains, hooks, jobs, keepers, launch, store
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.process import boot_identity
@@ -239,9 +239,7 @@ def _record(home: Home, request: JobRequest) -> RunRecord:
 def _launch(home: Home, request: JobRequest, confirm: bool) -> Optional[Decision]:
     job_dir = home.job_dir(request.job_id)
     try:
-        pid = launch.detach("keeper", job_dir)
-        hooks.reached("reserve.launched")
-        launch.wait_ready(job_dir, pid)
+        keepers.start("keeper", job_dir, request.limits.grace_s)
         hooks.reached("reserve.ready")
     except (Refused, OSError) as error:
         # A keeper that comes up after all finds this and leaves.

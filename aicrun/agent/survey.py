@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from aicrun.agent import build, cards, drains, facts, jobs, launch, machine, notes
+from aicrun.agent import build, cards, drains, facts, jobs, keepers, launch, machine, notes
 from aicrun.agent.digest import agent_digest
 from aicrun.agent.holders import with_holders
 from aicrun.agent.home import Home
@@ -60,7 +60,7 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
         cards=with_holders(cards.cards(os.environ)) if with_cards else Cards("unknown", "not_asked"),
         state_root=home.root,
         jobs_root=home.jobs_root,
-        survival=machine.survival(),
+        survival=keepers.outlook(os.environ),
         cpus_free=machine.cpus_free(count),
         memory_free_mib=memory_free_mib,
         data=data,

@@ -18,7 +18,8 @@ from aicrun.plan.place import Placement
 from aicrun.plan.placeholders import names_in
 from aicrun.plan.reconcile import Move
 from aicrun.plan.rejected import rejected
-from aicrun.plan.steps import asks, environment_rows, measured, steps, terms
+from aicrun.plan.steps import asks, environment_rows, large_files, measured, steps, terms
+from aicrun.plan.surviving import survival_rows, survival_warnings
 from aicrun.plan.task import Task, blank, refused
 from aicrun.plan.waiting import to_wait_for
 from aicrun.spec.model import UPLOAD_SCHEMES, Machine
@@ -94,7 +95,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         verdicts=placement.verdicts,
         rows=tuple(rows),
         after=_line_rows(task, placement, chosen, world.known) if line else (),
-        terms=terms(wanted.spec),
+        terms=(*terms(wanted.spec), *survival_rows(site.reading)),
         nearest=_nearest(placement),
         in_order=in_order,
         env=environment_rows(wanted, made),
@@ -103,6 +104,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         run_id=task.run_id,
         from_nothing=not task.continues,
         apply_refusal=_not_yet(wanted),
+        warnings=(*large_files(wanted), *survival_warnings(site)),
     )
 
 

@@ -111,11 +111,18 @@ class Python:
 
 @dataclasses.dataclass(frozen=True)
 class Survival:
-    """How a run is kept alive: `mode` A-D of the supervision design, and the promise in words."""
+    """How a run is kept alive: `mode` A-D of the supervision design, and the promise in words.
+
+    `outlives_logout` is `yes`, `no` or `unknown`; `why` it is no better mode, `warning` what ends the run against the
+    promise of its words, `better` the command that makes a better mode possible; each may be empty.
+    """
 
     mode: str
     promise: str
     outlives_logout: str = "unknown"
+    why: str = ""
+    warning: str = ""
+    better: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,8 @@ It must not decide anything (see `status.py`). Records on disk carry `schema`; k
 import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
+from aicrun.wire.launched import Launched
+
 SCHEMA = 1
 STEPS = ("setup", "preflight", "command", "upload")
 
@@ -347,7 +349,7 @@ class JobReport:
     exit code will not be known. `forgotten`: a person said that it does not count any more. `events` are filled for one
     job, oldest first, at most 200. `leftover_pids` are processes that a stop could not end. `line` is there for a job
     with cards; `card_allocated`: it has held them. `attempt` is the newest that began, of `attempts_most` that its
-    rule allows; `next_attempt` is due after it, or was.
+    rule allows; `next_attempt` is due after it, or was. `launched` is of its newest keeper, None until that stands.
     """
 
     job_id: str
@@ -390,4 +392,5 @@ class JobReport:
     card_allocated: bool = False
     attempts_most: int = 1
     next_attempt: Optional[NextAttempt] = None
+    launched: Optional[Launched] = None
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -43,6 +43,7 @@ KEEPER_ERR = "keeper.err"
 LINE = "line.json"
 RETRY = "retry.json"
 REFUSED = "refused.json"
+ORDER = "order.json"
 
 # Below the state root.
 AGENTS = "agents"

@@ -37,6 +37,7 @@ def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> lis
     shown += _steps(report)
     shown += _source(report) + _results(report)
     shown.append(f"workspace: {_text(report.workspace)}")
+    shown += _survival(report)
     if report.stop is not None:
         shown.append(f"stop: {{by: {_text(report.stop.by)}, grace: {report.stop.grace_s}s}}")
     if env is not None:
@@ -111,6 +112,16 @@ def _results(report: api.JobReport) -> list[str]:
         verified = "waits" if done is None else "verified" if done.verified else "failed"
         shown.append(f"upload: {{to: {_text(report.upload_request.destination)}, state: {verified}}}")
     return shown
+
+
+def _survival(report: api.JobReport) -> list[str]:
+    """What its start promised, as it was recorded then."""
+    kept = report.launched
+    if kept is None:
+        return []
+    values = {"promise": kept.promise, "why_no_better": kept.why, "warning": kept.warning, "unit": kept.unit}
+    told = [f"mode: {_text(kept.mode)}", *(f"{key}: {_text(value)}" for key, value in values.items() if value)]
+    return [f"survival: {{{', '.join(told)}}}"]
 
 
 def _env(report: api.JobReport, env: Mapping[str, str]) -> list[str]:

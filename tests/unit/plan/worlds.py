@@ -101,7 +101,7 @@ def reading(name: str, cards: tuple[Card, ...] | Cards = (), **more: Any) -> Hos
         "cards": found,
         "state_root": "/home/ana/.local/state/aicrun",
         "jobs_root": "/home/ana/.local/state/aicrun",
-        "survival": Survival("A", "outlives the login"),
+        "survival": Survival("A", "goes on when you disconnect or log out; a restart of this machine ends it", "yes"),
         "disks": (disk("/data", 410), disk("/home/ana/aic-jobs", 200)),
         "pythons": (Python("/usr/bin/python3.12", "3.12.4"),),
     }

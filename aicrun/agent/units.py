@@ -1,0 +1,262 @@
+"""Asks systemd's tools about this host, and has systemd start a program in a unit of its own. It chooses no mode.
+
+Every tool has a deadline and is believed only in what can be read back. After one that gave no answer none is asked
+again. Nothing here runs where no systemd does: there the answers are free.
+"""
+
+import dataclasses
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Mapping, Optional, Tuple
+
+from aicrun.agent import hooks, machine
+from aicrun.agent.survival import Facts, service_of, shall_kill, version_of
+
+SYSTEMD = "/run/systemd/system"
+LINGER = "/var/lib/systemd/linger"
+TOOL_S = 5
+# A manager that was asked to linger needs a moment until its socket answers.
+MANAGER_COMES_S = 3.0
+STOP_MORE_S = 30
+STOP_GRACE_MOST_S = 600
+_USUAL_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+_PREFIX = "aicrun-"
+_NAMES = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+# What a unit of ours is, each from the release that knows it. `process`: when only the keeper is killed its job goes
+# on. Never a Device property: with one, systemd takes the cards away from a running unit at its next reload.
+PROPERTIES = (
+    (0, "Delegate=yes"),
+    (0, "KillMode=process"),
+    (0, "Restart=no"),
+    (227, "TasksMax=infinity"),
+    (236, "StandardInput=null"),
+    (236, "StandardOutput=null"),
+    (236, "StandardError=null"),
+    (243, "OOMPolicy=continue"),
+)
+TYPE_EXEC_FROM = 240
+
+
+@dataclasses.dataclass(frozen=True)
+class Said:
+    """What a tool said: `good` when it ended with 0; `wrong` is one line of what was not."""
+
+    good: bool
+    printed: str
+    wrong: str
+
+
+class Tools:
+    """systemd's programs under one patience: each has `tool_s`, and the first that hangs is the last one asked."""
+
+    def __init__(self, login: Mapping[str, str], tool_s: float = TOOL_S) -> None:
+        self._path = os.pathsep.join(part for part in (login.get("PATH", ""), _USUAL_PATH) if part)
+        self._env = {"PATH": self._path, "LC_ALL": "C", "XDG_RUNTIME_DIR": runtime_dir()}
+        # A test finds again what its fake tools started; a login has no such names.
+        self._env.update((name, value) for name, value in login.items() if name.startswith("AICRUN_TEST_"))
+        self._tool_s = tool_s
+        self._silent = ""
+
+    def ask(self, *argv: str) -> Said:
+        """Run one of them to its end, at most `tool_s`."""
+        program = shutil.which(argv[0], path=self._path)
+        if program is None:
+            return Said(False, "", "there is no %s" % argv[0])
+        if self._silent:
+            return Said(False, "", self._silent)
+        try:
+            # Files, not pipes: whoever inherits them keeps nobody waiting.
+            with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+                code = self._run((program,) + argv[1:], out.fileno(), err.fileno())
+                printed, said = _text(out.fileno()), _text(err.fileno()).strip().splitlines()
+        except OSError as error:
+            return Said(False, "", "%s: %s" % (argv[0], error.strerror))
+        if code is None:
+            self._silent = "%s gave no answer within %g s" % (argv[0], self._tool_s)
+            return Said(False, printed, self._silent)
+        wrong = said[-1].strip()[:200] if said else "%s ended with %d" % (argv[0], code)
+        return Said(code == 0, printed, wrong if code else "")
+
+    def _run(self, argv: Tuple[str, ...], out: int, err: int) -> Optional[int]:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=self._env, cwd="/", start_new_session=True
+        )
+        try:
+            return process.wait(self._tool_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return None
+
+
+def here() -> bool:
+    """True when systemd is what runs this host; costs no process."""
+    found = os.path.isdir(SYSTEMD) and _first_process() in ("", "systemd")
+    return bool(hooks.number("SYSTEMD", int(found)))
+
+
+def probe(tools: Tools) -> Facts:
+    """What can be learned without changing anything; root needs no tool, others one."""
+    uid, account = hooks.number("UID", os.geteuid()), machine.account("")[0]
+    container = machine.in_container()
+    if not here():
+        # Some systems have systemd's login manager without systemd.
+        other = os.path.isdir("/run/systemd/sessions")
+        return Facts(uid, account, systemd=False, container=container, other_logind=other)
+    facts = Facts(uid, account, linger=lingers(account), cgroup=cgroup(), container=container)
+    if uid == 0:
+        return facts
+    return dataclasses.replace(facts, version=version(tools), user_manager=manager_answers())
+
+
+def with_rules(tools: Tools, facts: Facts) -> Facts:
+    """The same with what decides for a session of its own: logind's rule for leftovers, the service's for a restart."""
+    if "/session-" in facts.cgroup:
+        return dataclasses.replace(facts, kills_session=_kills_session(tools, facts.account))
+    service = service_of(facts.cgroup)
+    if service:
+        mode = tools.ask("systemctl", "show", "--property=KillMode", service).printed.strip().partition("=")[2]
+        return dataclasses.replace(facts, restart_kills=mode not in ("process", "none") if mode else None)
+    return facts
+
+
+def with_linger(tools: Tools, facts: Facts) -> Facts:
+    """The same after lingering was asked for; believed only when it can be read back."""
+    said = tools.ask("loginctl", "--no-ask-password", "enable-linger", facts.account)
+    if not lingers(facts.account):
+        refused = said.wrong or "loginctl said yes, and it is still off"
+        return dataclasses.replace(facts, linger=False, linger_refused=refused)
+    deadline = time.monotonic() + MANAGER_COMES_S
+    while not manager_answers() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return dataclasses.replace(facts, linger=True, user_manager=manager_answers())
+
+
+def version(tools: Tools) -> Tuple[int, int]:
+    """Systemd's release as (major, minor), (0, 0) when it cannot be read."""
+    said = tools.ask("systemctl", "--version")
+    return version_of(said.printed) if said.good else (0, 0)
+
+
+def lingers(account: str) -> Optional[bool]:
+    """Whether this account's manager stays without a login, as logind itself reads it; None when that is hidden."""
+    try:
+        os.stat(os.path.join(hooks.text("LINGER", LINGER), account))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def manager_answers() -> bool:
+    """True when the account's own manager takes a connection on its private socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe_:
+        probe_.settimeout(1.0)
+        try:
+            probe_.connect(os.path.join(runtime_dir(), "systemd", "private"))
+        except OSError:
+            return False
+    return True
+
+
+def runtime_dir() -> str:
+    """The folder of the account's user manager; a login over su or cron has no variable that names it."""
+    return hooks.text("RUNTIME_DIR", "/run/user/%d" % os.geteuid())
+
+
+def cgroup() -> str:
+    """The control group of this process in systemd's tree, "" when it cannot be read."""
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as stream:
+            rows = [line.rstrip("\n").split(":", 2) for line in stream]
+    except OSError:
+        return ""
+    paths = {row[1]: row[2] for row in rows if len(row) == 3}
+    return hooks.text("CGROUP", paths.get("name=systemd") or paths.get("", ""))
+
+
+def unit_name(role: str, job_dir: str, token: str) -> str:
+    """The keeper's unit has the job's name; a later keeper of the same job gets one that was never there."""
+    name = _PREFIX + os.path.basename(job_dir)
+    return (name if role == "keeper" else "%s-%s-%s" % (name, role, token[:8])) + ".service"
+
+
+def run(tools: Tools, mode: str, unit: str, argv: Tuple[str, ...], grace_s: int) -> str:
+    """Have `argv` run in the new unit `unit` (mode A or B): "" when systemd says that it runs, else what was wrong."""
+    release = version(tools)[0]
+    words = ["systemd-run", "--quiet", "--no-ask-password", "--unit=" + unit, "--slice=aicrun.slice"]
+    words += ["--user"] if mode == "B" else []
+    words.append("--service-type=%s" % ("exec" if release >= TYPE_EXEC_FROM else "simple"))
+    words.append("--description=aicrun job " + unit[len(_PREFIX) :].partition(".")[0])
+    properties = [text for since, text in PROPERTIES if release >= since] + list(_limits(mode))
+    properties.append("TimeoutStopSec=%d" % (min(grace_s, STOP_GRACE_MOST_S) + STOP_MORE_S))
+    words += ["--property=" + text for text in properties]
+    # A dollar in a path is no variable of the unit.
+    return tools.ask(*words, "--", *(word.replace("$", "$$") for word in argv)).wrong
+
+
+def result(mode: str, unit: str, tools: Tools) -> str:
+    """What systemd remembers of a unit of ours that failed, in words; "" when it remembers nothing."""
+    scope = ("--user",) if mode == "B" else ()
+    wanted = "--property=LoadState,ActiveState,Result,ExecMainStatus"
+    said = tools.ask("systemctl", *scope, "--no-ask-password", "show", wanted, unit)
+    told = dict(line.split("=", 1) for line in said.printed.splitlines() if "=" in line) if said.good else {}
+    if told.get("LoadState") != "loaded" or told.get("Result", "success") == "success":
+        return ""
+    return "its unit %s ended with %s (status %s)" % (unit, told["Result"], told.get("ExecMainStatus", "?"))
+
+
+def forget_failed(mode: str, unit: str, tools: Tools) -> None:
+    """Let systemd forget a unit of ours that failed; one that it does not know any more is no error."""
+    scope = ("--user",) if mode == "B" else ()
+    tools.ask("systemctl", *scope, "--no-ask-password", "reset-failed", unit)
+
+
+def stopping(mode: str, tools: Tools) -> bool:
+    """True when the manager that runs a unit of this mode (C and D: the system's) is shutting down."""
+    scope = ("--user",) if mode == "B" else ()
+    # It ends with a code of its own for every state but `running`, so only what it printed counts.
+    return tools.ask("systemctl", *scope, "is-system-running").printed.strip() == "stopping"
+
+
+def _limits(mode: str) -> Tuple[str, ...]:
+    """Open files and locked memory, as high as this login's own hard limits; root's memory without one."""
+    found = []
+    files, memory = resource.getrlimit(resource.RLIMIT_NOFILE)[1], resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    if files != resource.RLIM_INFINITY:
+        found.append("LimitNOFILE=%d" % files)
+    endless = mode == "A" or memory == resource.RLIM_INFINITY
+    found.append("LimitMEMLOCK=%s" % ("infinity" if endless else memory))
+    return tuple(found)
+
+
+def _kills_session(tools: Tools, account: str) -> Optional[bool]:
+    names = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
+    place = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
+    said = tools.ask("busctl", "--no-pager", "get-property", *place, *names)
+    rows = said.printed.strip().splitlines()
+    if not said.good or len(rows) != len(names) or not rows[0].startswith("b "):
+        return None
+    only, excluded = (tuple(_NAMES.findall(row)) for row in rows[1:])
+    return shall_kill(account, rows[0] == "b true", only, excluded)
+
+
+def _text(handle: int) -> str:
+    return os.pread(handle, 65536, 0).decode("utf-8", "replace")
+
+
+def _first_process() -> str:
+    try:
+        with open("/proc/1/comm", encoding="utf-8", errors="replace") as stream:
+            return stream.read(64).strip()
+    except OSError:
+        return ""
