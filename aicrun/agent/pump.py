@@ -5,49 +5,71 @@ shared with the keeper (`Journal`), so that the next pump goes on without losing
 stop reading while the pipe has a writer.
 """
 
-import dataclasses
 import fcntl
 import mmap
 import os
 import select
 import signal
 import struct
-from typing import Any, List, Tuple
+from typing import Any, List, NamedTuple, Tuple
 
 from aicrun.agent.log_files import Caps, LogWriter
+from aicrun.agent.redact import LEAST_CHARACTERS, Passed, Redactor
 
 CHUNK_BYTES = 256 * 1024
 PIPE_BYTES = 1024 * 1024
+# Past the cap this much is read before it is written, when it comes so fast: most of it would fall out of the log.
+BATCH_BYTES = 8 * 1024 * 1024
+LOOK_MS = 500
+# After this long without output, what was kept back as the possible beginning of a secret is looked at again.
+QUIET_MS = 200
 _F_SETPIPE_SZ = 1031  # fcntl(2); the name came with Python 3.10
 _FIONREAD = 0x541B  # ioctl_tty(2)
 _MARK_BYTES = 16
-_HEAD = struct.Struct("=QQQQQ")
-_SLOT_AT = (64, 128)
-_MARK_AT = 192
+_HEAD = struct.Struct("=10Q")
+_NUMBER = struct.Struct("=Q")
+_COUNT = struct.Struct("=i")
+_BEAT_AT = 8
+_SLOT_AT = (64, 192)
+_MARK_AT = 320
 _DATA_AT = 4096
 
-IDLE, READING, FULL = 0, 1, 2
+IDLE, READING, FULL, LETTING, ENDING = range(5)
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """Where the pump stands: `count` bytes are being read (READING) or lie in the buffer to be written (FULL).
+class Entry(NamedTuple):
+    """Where the pump stands; `held` bytes were read before and kept back, in the hold `side`.
 
-    `total` bytes are recorded, `dropped` were not; `untold` of these are not yet told by a line in the log.
+    `filled` bytes lie in the buffer, to be written behind them; with READING, `more` are being read behind these.
+    LETTING and ENDING write what was kept back. `shown` of the held bytes are in the log already. `total` bytes are
+    recorded, `dropped` were not; `untold` of these are not yet told by a line in the log. What lay before `floor` and
+    past the log's head is gone.
     """
 
     doing: int = IDLE
-    count: int = 0
+    filled: int = 0
     total: int = 0
     dropped: int = 0
     untold: int = 0
+    side: int = 0
+    held: int = 0
+    shown: int = 0
+    floor: int = 0
+    more: int = 0
 
 
 class Journal:
-    """One entry and one chunk in memory that outlives the pump: anonymous, shared by keeper and pumps."""
+    """One entry, one buffer and two holds in memory that outlives the pump: anonymous, shared by keeper and pumps.
 
-    def __init__(self) -> None:
-        self._map = mmap.mmap(-1, _DATA_AT + CHUNK_BYTES)
+    What is kept back goes to the other hold, so that the write it came from can be repeated.
+    """
+
+    def __init__(self, held_bytes: int = 0) -> None:
+        """At most `held_bytes` are ever kept back."""
+        self._hold_at = (_DATA_AT, _DATA_AT + held_bytes)
+        self._data_at = _DATA_AT + 2 * held_bytes
+        self._map = mmap.mmap(-1, self._data_at + BATCH_BYTES)
+        self._view = memoryview(self._map)
 
     def read(self) -> Entry:
         """The entry that was committed last."""
@@ -56,41 +78,53 @@ class Journal:
     def commit(self, entry: Entry) -> None:
         """Replace the entry: the other slot is filled first, then one byte points to it, so a kill never tears it."""
         other = 1 - self._map[0]
-        _HEAD.pack_into(self._map, _SLOT_AT[other], *dataclasses.astuple(entry))
+        _HEAD.pack_into(self._map, _SLOT_AT[other], *entry)
         self._map[0] = other
 
     def beats(self) -> int:
         """A number that changes whenever the pump does something; a pump with work and no beat is stuck."""
-        return int(struct.unpack_from("=Q", self._map, 8)[0])
+        return int(_NUMBER.unpack_from(self._map, _BEAT_AT)[0])
 
     def beat(self) -> None:
         """Show the keeper that this pump moves."""
-        struct.pack_into("=Q", self._map, 8, self.beats() + 1)
+        _NUMBER.pack_into(self._map, _BEAT_AT, self.beats() + 1)
 
-    def plant(self, count: int) -> None:
-        """Put random bytes where the end of the next `count` bytes will come to lie."""
-        size = min(count, _MARK_BYTES)
+    def plant(self, entry: Entry) -> None:
+        """Put random bytes where the end of the `more` bytes of `entry` will come to lie."""
+        size, end = self._mark(entry)
         mark = os.urandom(size)
         self._map[_MARK_AT : _MARK_AT + size] = mark
-        self._map[_DATA_AT + count - size : _DATA_AT + count] = mark
+        self._map[end - size : end] = mark
 
-    def was_read(self, count: int) -> bool:
-        """True when the read of `count` bytes had happened: then the planted bytes are overwritten."""
-        size = min(count, _MARK_BYTES)
-        mark = self._map[_MARK_AT : _MARK_AT + size]
-        return self._map[_DATA_AT + count - size : _DATA_AT + count] != mark
+    def was_read(self, entry: Entry) -> bool:
+        """True when the read of `entry` had happened: then the planted bytes are overwritten."""
+        size, end = self._mark(entry)
+        return self._map[end - size : end] != self._map[_MARK_AT : _MARK_AT + size]
 
-    def fill(self, pipe: int, count: int) -> int:
-        """Read `count` waiting bytes of the pipe straight into the buffer; fewer when a step reads its own output."""
-        with memoryview(self._map) as whole, whole[_DATA_AT : _DATA_AT + count] as part:
-            try:
-                return os.readv(pipe, [part])
-            except BlockingIOError:
-                return 0
+    def fill(self, pipe: int, entry: Entry) -> int:
+        """Read `more` waiting bytes of the pipe into the buffer; fewer when a step reads its own output."""
+        _, end = self._mark(entry)
+        try:
+            return os.readv(pipe, [self._view[end - entry.more : end]])
+        except BlockingIOError:
+            return 0
 
-    def data(self, count: int) -> bytes:
-        """The first `count` bytes of the buffer."""
-        return self._map[_DATA_AT : _DATA_AT + count]
+    def data(self, entry: Entry) -> memoryview:
+        """The bytes in the buffer, in place."""
+        return self._view[self._data_at : self._data_at + entry.filled]
+
+    def held(self, entry: Entry) -> bytes:
+        """The bytes that were kept back."""
+        begin = self._hold_at[entry.side]
+        return self._map[begin : begin + entry.held]
+
+    def hold(self, side: int, data: bytes) -> None:
+        """Keep `data` back in the hold `side`, which no entry names yet."""
+        begin = self._hold_at[side]
+        self._map[begin : begin + len(data)] = data
+
+    def _mark(self, entry: Entry) -> Tuple[int, int]:
+        return min(entry.more, _MARK_BYTES), self._data_at + entry.filled + entry.more
 
 
 def make_pipe() -> List[int]:
@@ -107,74 +141,140 @@ def make_pipe() -> List[int]:
 
 def waiting_bytes(pipe: int) -> int:
     """How many bytes wait in the pipe."""
-    return int(struct.unpack("=i", fcntl.ioctl(pipe, _FIONREAD, b"\0" * 4))[0])
+    return int(_COUNT.unpack(fcntl.ioctl(pipe, _FIONREAD, b"\0" * 4))[0])
 
 
-def run(pipe: int, folder: str, caps: Caps, journal: Journal, held: Tuple[int, ...] = ()) -> int:
+class Sink(NamedTuple):
+    """Where a pump's bytes go: the step's folder, the log's caps, the journal, and the secrets to hide on the way.
+
+    `held` are descriptors of locks, which live on in the pump.
+    """
+
+    folder: str
+    caps: Caps
+    journal: Journal
+    redactor: Redactor
+    held: Tuple[int, ...] = ()
+
+
+def run(pipe: int, sink: Sink) -> int:
     """The whole life of a pump process, up to the end of the pipe or SIGTERM (then what waits is still copied)."""
-    close_all_but({pipe, *held})
+    close_all_but({pipe, *sink.held})
     _null_streams()
     ending = _end_on_term()
-    pump = _Pump(pipe, LogWriter(folder, caps), journal)
+    pump = _Pump(pipe, LogWriter(sink.folder, sink.caps), sink.journal, sink.redactor)
     pump.take_up()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     while True:
-        events = poll.poll(0 if ending else 500)
-        journal.beat()
+        events = poll.poll(0 if ending else QUIET_MS if pump.holds() else LOOK_MS)
+        sink.journal.beat()
         if pump.copy():
-            continue
-        if ending or any(event & (select.POLLHUP | select.POLLERR) for _, event in events):
+            while pump.copy():
+                pass
+        elif ending or any(event & (select.POLLHUP | select.POLLERR) for _, event in events):
             break
+        elif pump.holds():
+            pump.let_go()
     pump.finish()
     return 0
 
 
 class _Pump:
-    def __init__(self, pipe: int, log: LogWriter, journal: Journal) -> None:
+    def __init__(self, pipe: int, log: LogWriter, journal: Journal, redactor: Redactor) -> None:
         self._pipe = pipe
         self._log = log
         self._journal = journal
+        self._redactor = redactor
 
     def take_up(self) -> None:
         """Finish what a killed pump had begun."""
         entry = self._journal.read()
+        self._log.floor = entry.floor
+        if entry.doing == READING:
+            # Unless it was read after all it still waits in the pipe.
+            more = entry.more if self._journal.was_read(entry) else 0
+            entry = entry._replace(doing=FULL, filled=entry.filled + more, more=0)
         if entry.doing == IDLE:
             self._log.say(entry.total, entry.total, entry.dropped)
-        elif entry.doing == FULL or self._journal.was_read(entry.count):
-            self._write(dataclasses.replace(entry, doing=FULL))
         else:
-            # The read never happened; said before the next bytes are planted, or they would be judged by its count.
-            self._journal.commit(dataclasses.replace(entry, doing=IDLE))
+            self._write(entry)
 
     def copy(self) -> bool:
-        """Copy one chunk; False when nothing waits."""
-        count = min(waiting_bytes(self._pipe), CHUNK_BYTES)
-        if not count:
-            return False
-        entry = dataclasses.replace(self._journal.read(), doing=READING, count=count)
-        self._journal.plant(count)
-        self._journal.commit(entry)
-        got = self._journal.fill(self._pipe, count)
-        self._write(dataclasses.replace(entry, doing=FULL, count=got))
-        return True
+        """Copy what waits, at most one batch; False when nothing waits."""
+        entry = self._journal.read()
+        most = BATCH_BYTES if entry.total >= self._log.caps.head_bytes else CHUNK_BYTES
+        while entry.filled < most:
+            more = min(waiting_bytes(self._pipe), CHUNK_BYTES, most - entry.filled)
+            if not more:
+                break
+            entry = entry._replace(doing=READING, more=more)
+            self._journal.plant(entry)
+            self._journal.commit(entry)
+            got = self._journal.fill(self._pipe, entry)
+            entry = entry._replace(doing=FULL, filled=entry.filled + got, more=0)
+            self._journal.commit(entry)
+            self._journal.beat()
+        if entry.doing == FULL:
+            self._write(entry)
+        return entry.doing == FULL
+
+    def holds(self) -> bool:
+        """True while bytes are kept back that may be shown when nothing follows."""
+        entry = self._journal.read()
+        return entry.shown < entry.held < LEAST_CHARACTERS
+
+    def let_go(self) -> None:
+        """Write what was kept back and is too short to be a secret; the rest of a value is still hidden behind it."""
+        self._write(self._journal.read()._replace(doing=LETTING, filled=0))
 
     def finish(self) -> None:
+        """Write what was kept back, make the log durable and say that it is whole."""
         entry = self._journal.read()
+        if entry.held:
+            self._write(entry._replace(doing=ENDING, filled=0))
+            entry = self._journal.read()
         self._log.sync()
         self._log.say(entry.total, entry.total, entry.dropped, done=True)
 
     def _write(self, entry: Entry) -> None:
-        self._journal.commit(entry)
-        data = self._journal.data(entry.count)
+        """Write what `entry` says, once however often it is begun, and commit what comes after it."""
+        if entry != self._journal.read():
+            self._journal.commit(entry)
+        passed = self._passed(entry)
         told = _marker(entry) if entry.untold else b""
-        taken = self._log.write(told + data, entry.total, entry.dropped)
-        lost = len(data) - max(0, taken - len(told))
+        total = entry.total + passed.skipped
+        if passed.skipped:
+            self._log.floor = total
+        taken = self._log.write(told + bytes(passed.out) if told else passed.out, total, entry.dropped)
+        lost = len(passed.out) - max(0, taken - len(told))
         untold = entry.untold if taken < len(told) else 0
-        done = Entry(IDLE, 0, entry.total + taken, entry.dropped + lost, untold + lost)
+        side = entry.side
+        if passed.kept:
+            side = 1 - side
+            self._journal.hold(side, passed.kept)
+        words = (total + taken, entry.dropped + lost, untold + lost, side, len(passed.kept), passed.shown)
+        done = Entry(IDLE, 0, *words, floor=self._log.floor)
         self._journal.commit(done)
         if done.dropped != entry.dropped:
             self._log.say(done.total, done.total, done.dropped)
+
+    def _passed(self, entry: Entry) -> Passed:
+        """What of the bytes of `entry` is written, and what is kept back."""
+        data, redactor = self._journal.data(entry), self._redactor
+        if entry.total >= self._log.caps.head_bytes and entry.doing == FULL:
+            newest = redactor.newest(data, self._log.caps.ring_bytes)
+            if newest is not None:
+                # What was kept back before is among what is skipped.
+                return newest._replace(skipped=newest.skipped + entry.held - entry.shown)
+        if not redactor:
+            return Passed(data)
+        raw = b"".join((self._journal.held(entry), data))
+        if entry.doing == ENDING:
+            return Passed(redactor.whole(raw, entry.shown))
+        if entry.doing == LETTING:
+            return redactor.let_go(raw, entry.shown)
+        return self._redactor.passed(raw, entry.shown)
 
 
 def _marker(entry: Entry) -> bytes:

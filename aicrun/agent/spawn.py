@@ -11,7 +11,6 @@ import time
 from typing import NoReturn, Tuple
 
 from aicrun.agent import children, pump
-from aicrun.agent.log_files import Caps
 from aicrun.agent.process import look
 from aicrun.agent.programs import Program
 
@@ -67,13 +66,13 @@ def protect_keeper() -> int:
     return before
 
 
-def fork_pump(pipe: int, folder: str, caps: Caps, journal: pump.Journal, held: Tuple[int, ...] = ()) -> int:
-    """A pump process for the pipe, which keeps the locks `held` alive; its pid."""
+def fork_pump(pipe: int, sink: pump.Sink) -> int:
+    """A pump process for the pipe; its pid."""
     pid = os.fork()
     if pid:
         return pid
     try:
-        os._exit(pump.run(pipe, folder, caps, journal, held))
+        os._exit(pump.run(pipe, sink))
     except OSError:
         os._exit(1)
     finally:

@@ -15,6 +15,7 @@ from aicrun.agent.log_files import Caps
 from aicrun.agent.process import Proc
 from aicrun.agent.programs import Program
 from aicrun.agent.records import Reserved, Stuck, StuckProcess, make_private, write_record
+from aicrun.agent.redact import Redactor
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import names
 from aicrun.wire.facts import BootIdentity
@@ -36,7 +37,7 @@ BUSY_TICK_S = 0.05
 class Order:
     """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`.
 
-    `held` are descriptors of locks that pump and program inherit.
+    `held` are descriptors of locks that pump and program inherit; `secrets` are values that the log must not hold.
     """
 
     job_id: str
@@ -50,6 +51,7 @@ class Order:
     limit_s: Optional[float] = None
     has_deadline: bool = False
     held: Tuple[int, ...] = ()
+    secrets: Tuple[str, ...] = dataclasses.field(default=(), repr=False)
 
 
 class NotStarted(Exception):
@@ -99,7 +101,9 @@ class _Step:
         self._order = order
         self._program = program
         self._wishes = wishes
-        self._journal = pump.Journal()
+        redactor = Redactor(order.secrets)
+        self._journal = pump.Journal(redactor.longest)
+        self._sink = pump.Sink(order.folder, order.caps, self._journal, redactor, order.held)
         self._pump = 0
         self._pump_done = False
         self._pump_started = 0.0
@@ -308,7 +312,7 @@ class _Step:
             os.kill(self._pump, signal.SIGKILL)
 
     def _start_pump(self) -> None:
-        self._pump = spawn.fork_pump(self._pipe, self._order.folder, self._order.caps, self._journal, self._order.held)
+        self._pump = spawn.fork_pump(self._pipe, self._sink)
         self._pump_started = time.monotonic()
         self._pump_beats = (-1, self._pump_started)
 

@@ -11,6 +11,7 @@ import pytest
 from aicrun.agent import log_files, pump
 from aicrun.agent.log_files import Caps, LogWriter
 from aicrun.agent.pump import FULL, READING, Entry, Journal
+from aicrun.agent.redact import Redactor
 
 SMALL = Caps(head_bytes=1000, ring_bytes=100)
 
@@ -91,48 +92,145 @@ class MortalJournal(Journal):
         super().commit(entry)
         self._step()
 
-    def fill(self, pipe: int, count: int) -> int:
+    def fill(self, pipe: int, entry: Entry) -> int:
         self._step()
-        got = super().fill(pipe, count)
+        got = super().fill(pipe, entry)
         self._step()
         return got
 
+    def hold(self, side: int, data: bytes) -> None:
+        self._step()
+        super().hold(side, data)
+        self._step()
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_pump_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
-    dice = random.Random(seed)
-    text = stream(40_000)
-    caps = Caps(head_bytes=30_000, ring_bytes=20_000)
-    journal = MortalJournal()
+
+class MortalLog(LogWriter):
+    """A log whose writer may be killed before and after each write."""
+
+    def __init__(self, folder: Path, caps: Caps, journal: MortalJournal) -> None:
+        super().__init__(str(folder), caps)
+        self._journal = journal
+
+    def write(self, data: log_files.Raw, offset: int, dropped: int) -> int:
+        self._journal._step()
+        taken = super().write(data, offset, dropped)
+        self._journal._step()
+        return taken
+
+
+def pumped(folder: Path, text: bytes, dice: random.Random, caps: Caps, secrets: tuple[str, ...], quiet: bool) -> int:
+    """All of `text` through pumps that are killed again and again, in pieces of any size; how many were killed.
+
+    With `quiet` each piece comes after a silence in which a short beginning of a value is let go.
+    """
+    redactor = Redactor(secrets)
+    journal = MortalJournal(redactor.longest)
     read_end, write_end = pump.make_pipe()
     os.set_blocking(write_end, False)
-    sent, kills = 0, 0
-    while True:
+    sent, kills, ended = 0, 0, False
+    while not ended:
         if sent < len(text):
-            sent += os.write(write_end, text[sent : sent + dice.randint(1, 3000)])
-        worker = pump._Pump(read_end, LogWriter(str(tmp_path), caps), journal)
-        journal.countdown = dice.randint(0, 12)
+            sent += os.write(write_end, text[sent : sent + dice.randint(1, dice.choice((9, 300, 3000)))])
+        worker = pump._Pump(read_end, MortalLog(folder, caps, journal), journal, redactor)
+        journal.countdown = dice.randint(0, 16)
         try:
             worker.take_up()
             while worker.copy():
                 pass
+            if quiet and worker.holds():
+                worker.let_go()
+            if sent == len(text):
+                worker.finish()
+                ended = True
         except Killed:
             kills += 1
-            continue
-        if sent == len(text):
-            break
-    assert kills > 5
+    os.close(read_end)
+    os.close(write_end)
+    return kills
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pump_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
+    text = stream(40_000)
+    assert pumped(tmp_path, text, random.Random(seed), Caps(head_bytes=30_000, ring_bytes=20_000), (), True) > 5
     assert served(tmp_path, limit=4096) == (text, [])
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_pump_killed_anywhere_hides_every_secret_whole(tmp_path: Path, seed: int, quiet: bool) -> None:
+    dice = random.Random(seed)
+    secrets = ("hf_abcdefgh", "abcdefgh-abcd", "hf_hf_hf_")
+    words = [*secrets, "hf_", "abcd", "a", "\n", "no secret at all ", "hf_hf_hf", "bcdefgh"]
+    text = "".join(dice.choice(words) for _ in range(4000)).encode()
+    assert pumped(tmp_path, text, dice, Caps(head_bytes=30_000, ring_bytes=60_000), secrets, quiet) > 5
+    data, gaps = served(tmp_path, limit=4096)
+    assert gaps == []
+    assert not any(secret.encode() in data for secret in secrets)
+    if quiet:
+        # A beginning of a value that was let go stands before its mark.
+        assert len(data) >= len(Redactor(secrets).whole(text))
+        assert data.count(b"***") == Redactor(secrets).whole(text).count(b"***")
+    else:
+        assert data == Redactor(secrets).whole(text)
+
+
+@pytest.mark.parametrize("secrets", [(), ("a-secret-value",)])
+def test_past_the_cap_what_comes_fast_is_kept_from_its_end_alone(tmp_path: Path, secrets: tuple[str, ...]) -> None:
+    caps, text = Caps(head_bytes=1000, ring_bytes=500), stream(200_000) + b"a-secret-value, and " + stream(400)
+    if secrets:
+        text += b"a-secr"
+    redactor = Redactor(secrets)
+    journal = Journal(redactor.longest)
+    read_end, write_end = pump.make_pipe()
+    worker = pump._Pump(read_end, LogWriter(str(tmp_path), caps), journal, redactor)
+    os.write(write_end, text[:1500])
+    assert worker.copy()
+    os.write(write_end, text[1500:])
+    assert worker.copy()
+    worker.finish()
+    whole = redactor.whole(text)
+    data, gaps = served(tmp_path)
+    assert data[:1000] == text[:1000]
+    assert data[1000:] == whole[-500:]
+    # The skipped bytes are counted as they came: nobody looked how many of them would have been hidden.
+    total = log_files.read_state(str(tmp_path)).total
+    assert gaps == [(1000, total - 500)]
+    assert len(whole) <= total <= len(text)
+
+
+def test_a_refused_write_behind_skipped_bytes_shows_no_stale_ones(tmp_path: Path) -> None:
+    caps, journal = Caps(head_bytes=1000, ring_bytes=500), Journal()
+    read_end, write_end = pump.make_pipe()
+    worker = pump._Pump(read_end, LogWriter(str(tmp_path), caps), journal, Redactor())
+    os.write(write_end, stream(1700))
+    assert worker.copy()
+    (tmp_path / "log.tail").unlink()
+    (tmp_path / "log.tail").mkdir()
+    broken = pump._Pump(read_end, LogWriter(str(tmp_path), caps), journal, Redactor())
+    os.write(write_end, stream(5000))
+    broken.take_up()
+    assert broken.copy()
+    (tmp_path / "log.tail").rmdir()
+    os.write(write_end, b"after\n")
+    assert broken.copy()
+    broken.finish()
+    data, _ = served(tmp_path)
+    head, _, rest = data.partition(b"\n[aicrun: 500 bytes of output")
+    assert head == stream(1000)
+    assert rest.endswith(b"]\nafter\n")
 
 
 def test_a_read_that_did_not_happen_is_told_from_one_that_did() -> None:
     journal = Journal()
     read_end, write_end = pump.make_pipe()
     os.write(write_end, b"x" * 100)
-    journal.plant(100)
-    journal.commit(Entry(READING, 100))
-    assert not journal.was_read(100)
-    journal.fill(read_end, 100)
-    assert journal.was_read(100)
-    journal.commit(Entry(FULL, 100))
-    assert journal.data(100) == b"x" * 100
+    entry = Entry(READING, more=100)
+    journal.plant(entry)
+    journal.commit(entry)
+    assert not journal.was_read(entry)
+    journal.fill(read_end, entry)
+    assert journal.was_read(entry)
+    entry = Entry(FULL, 100)
+    journal.commit(entry)
+    assert journal.data(entry) == b"x" * 100
