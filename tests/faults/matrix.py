@@ -67,6 +67,11 @@ REFUSED_END = DISKS + "test_a_disk_that_refuses_the_end_of_a_run_gets_it_when_it
 REFUSED_START = DISKS + "test_a_start_that_the_disk_refuses_says_so_and_leaves_nothing"
 READ_ONLY = DISKS + "test_what_runs_is_told_and_stopped_though_the_disk_is_read_only"
 NO_INODE = DISKS + "test_without_an_inode_a_start_is_refused_and_a_run_still_ends"
+RESTARTS = "faults/test_restarts.py::"
+CONTAINER = RESTARTS + "test_after_a_restart_running_is_unknown_ended_stays_and_reserved_may_start"
+CONTAINER_LINE = RESTARTS + "test_who_stood_in_line_when_the_container_went_never_started_and_the_card_is_free"
+CONTAINER_PIDS = RESTARTS + "test_whoever_got_the_pid_of_a_job_of_the_last_container_is_not_stopped"
+NOBODY_REAPS = RESTARTS + "test_a_run_in_a_container_ends_with_its_code_though_nobody_reaps"
 ONCE = "faults/test_at_most_once.py::"
 KILLED_AGENT = ONCE + "test_an_agent_killed_while_it_starts_a_run_starts_it_once_or_not_at_all"
 SAME_ID = ONCE + "test_the_same_id_has_the_same_answer"
@@ -114,9 +119,11 @@ MATRIX: dict[str, Row] = {
     "F18": Row("a full disk at start, in the middle, at the end", (FULL_START, FULL_LOG, ROOM_AGAIN, FULL_END)),
     "F19": Row("the disk turned read-only at the end", (REFUSED_END, READ_ONLY)),
     "F20": Row("no inode left, over quota, at start", (NO_INODE, REFUSED_START)),
-    "F21": Row("the host restarts with running, waiting and ended jobs", (RESTARTED,), gap="a real other boot"),
-    "F22": Row("the container restarts: same boot id, another pid namespace", gap="a real pid namespace that dies"),
-    "F23": Row("a pid that came back as somebody else's", (RECYCLED, RECYCLED_KEEPER)),
+    "F21": Row("the host restarts with running, waiting and ended jobs", (RESTARTED, CONTAINER, CONTAINER_LINE)),
+    "F22": Row(
+        "the container restarts: same boot id, another pid namespace", (CONTAINER, CONTAINER_LINE, CONTAINER_PIDS)
+    ),
+    "F23": Row("a pid that came back as somebody else's", (RECYCLED, RECYCLED_KEEPER, CONTAINER_PIDS)),
     "F24": Row("the command ends, a child keeps output and card", (LEFTOVERS, CODE_AT_ONCE, WORKER)),
     "F25": Row("a tree that escapes, ignores TERM and forks on", (WILD, WILD_ALONE), gap="a fork storm; in a cgroup"),
     "F26": Row("a tree that cannot be ended", gap="a frozen cgroup"),
@@ -167,7 +174,7 @@ REGRESSIONS: dict[int, Row] = {
     10: Row("shown running with exit 0 when the supervisor was killed", (ALONE, WILD_ALONE)),
     11: Row("137 that nobody saw", (NOTHING_MADE_UP, SIGNALS)),
     12: Row("the exit event was lost in a restart of the receiver", (DETACHED, TWO_CALLERS)),
-    13: Row("an end noticed late or never; a zombie counted as alive", (ZOMBIE, CLEAN)),
+    13: Row("an end noticed late or never; a zombie counted as alive", (ZOMBIE, CLEAN, NOBODY_REAPS)),
     14: Row("the reader of the log stopped, the job blocked", (PUMP_STALLED,)),
     15: Row("the daemon was down, the pipe full", (DETACHED,)),
     16: Row("the log deleted, the job hung", (OWN_LOG,)),
