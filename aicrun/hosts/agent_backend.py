@@ -120,9 +120,17 @@ class AgentBackend:
         """Ask a job to end; the intent is recorded when this returns."""
         return self._report(self._call("stop", job_id=job_id, by=by, grace_s=grace_s))
 
-    def supervise(self, job_id: str, supervision: dict[str, Any], limits: dict[str, Any], by: str) -> JobReport:
-        """Change supervision fields in place."""
-        answer = self._call("supervise", job_id=job_id, supervision=supervision, limits=limits, by=by)
+    def supervise(
+        self,
+        job_id: str,
+        supervision: dict[str, Any],
+        limits: dict[str, Any],
+        by: str,
+        retry: dict[str, Any] | None = None,
+    ) -> JobReport:
+        """Change supervision fields in place; without `retry` that rule stays."""
+        rule = {} if retry is None else {"retry": retry}
+        answer = self._call("supervise", job_id=job_id, supervision=supervision, limits=limits, by=by, **rule)
         return self._report(answer)
 
     def upload(self, job_id: str, by: str) -> JobReport:

@@ -133,8 +133,15 @@ class Backend(Protocol):
         """Ask a job to end; returns at once with the intent recorded; a finished job is left as it is."""
         ...
 
-    def supervise(self, job_id: str, supervision: dict[str, Any], limits: dict[str, Any], by: str) -> JobReport:
-        """Change supervision fields in place, delivered to a live keeper."""
+    def supervise(
+        self,
+        job_id: str,
+        supervision: dict[str, Any],
+        limits: dict[str, Any],
+        by: str,
+        retry: dict[str, Any] | None = None,
+    ) -> JobReport:
+        """Change supervision fields in place, delivered to a live keeper; without `retry` that rule stays."""
         ...
 
     def upload(self, job_id: str, by: str) -> JobReport:

@@ -20,6 +20,7 @@ from aicrun.lifecycle.start import Start, Started, start
 from aicrun.lifecycle.stop import until_stopped
 from aicrun.lifecycle.upload import upload
 from aicrun.plan.draft import limits as limits_of
+from aicrun.plan.draft import retry as retry_of
 from aicrun.plan.model import Plan, RunPlan, Sign
 from aicrun.plan.words import counted, size
 from aicrun.wire.codec import to_json
@@ -142,8 +143,8 @@ def _stopper(session: Session, item: RunPlan, tell: Tell) -> Callable[[Callable[
 
 def _change(session: Session, item: RunPlan, found: Found, tell: Tell) -> Found:
     began = time.monotonic()
-    limits = to_json(limits_of(item.spec))
+    limits, retry = to_json(limits_of(item.spec)), to_json(retry_of(item.spec))
     supervision = dict(item.spec.supervision)
-    report = session.backend(found.machine).supervise(found.report.job_id, supervision, limits, session.by)
+    report = session.backend(found.machine).supervise(found.report.job_id, supervision, limits, session.by, retry)
     tell(StepDone(item.run, "change", f"{found.machine} delivered it to the keeper", time.monotonic() - began))
     return Found(found.machine, report)

@@ -53,6 +53,7 @@ def _keep(task: Task, found: Found, known: Known) -> RunPlan:
     told = told.replace(" (training)", "")
     step = ", ".join(part for part in (records.progress(found.job), records.to_go(found)) if part)
     rows = [("", step)] if step else []
+    rows += [("", words.harmless(found.standing.why))] if found.job.next_attempt is not None else []
     rows += _later(outcome.changes)
     return replace(base, headline=told, rows=tuple(rows), ways=(Way("watch it", of_run("logs -f", name)),))
 

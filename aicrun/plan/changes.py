@@ -16,7 +16,7 @@ from aicrun.wire.jobs import JobReport, Source
 
 SOURCE_TREE = "source_tree"
 # Fields that a living keeper takes up. The others it was given at its start, and a plan must not say otherwise.
-IN_PLACE = ("limits", "labels", "description")
+IN_PLACE = ("limits", "retry", "labels", "description")
 
 
 def changes_of(wanted: Wanted, job: JobReport) -> tuple[FieldChange, ...]:

@@ -20,7 +20,7 @@ from aicrun.wire import names
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import HostReading
 from aicrun.wire.hashes import digest
-from aicrun.wire.jobs import Client, JobRequest, Limits, Setup, Upload
+from aicrun.wire.jobs import Client, JobRequest, Limits, Retry, Setup, Upload
 
 RUN_ID = "${run.id}"
 JOB_ID = "${job.id}"
@@ -28,13 +28,17 @@ JOB_ID = "${job.id}"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a job will be, and as what: `run_id` empty when the start draws a new one, `named` what it may follow."""
+    """Where a job will be, and as what: `run_id` empty when the start draws a new one, `named` what it may follow.
+
+    `first_attempt` is above 1 when the job goes on with the retries of one that was lost.
+    """
 
     machine: Machine
     reading: HostReading
     chosen: tuple[Candidate, ...]
     run_id: str = ""
     named: tuple[str, ...] = ()
+    first_attempt: int = 1
 
 
 def execution_of(wanted: Wanted) -> dict[str, Any]:
@@ -89,6 +93,8 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         max_jobs=site.machine.max_jobs,
         queue_wait_s=spec.queue_wait_s,
         priority=spec.queue_priority,
+        retry=retry(spec),
+        first_attempt=site.first_attempt,
     )
 
 
@@ -118,6 +124,12 @@ def filled(draft: JobRequest, *, job_id: str, run_id: str, rank: str, client: Cl
 def limits(spec: RunSpec) -> Limits:
     """The limits of one attempt, as the keeper enforces them."""
     return Limits(spec.limits.grace_s, spec.limits.max_duration_s, spec.limits.stall_s)
+
+
+def retry(spec: RunSpec) -> Retry:
+    """The retry rule, as the keeper follows it; without one no attempt is due."""
+    rule = spec.retry
+    return Retry() if rule is None else Retry(rule.most, rule.when, rule.backoff_s, rule.backoff_most_s)
 
 
 def values_at(wanted: Wanted, site: Site) -> dict[str, str]:

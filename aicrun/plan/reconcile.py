@@ -13,7 +13,7 @@ from aicrun.plan.draft import digest_of
 from aicrun.plan.known import Found, Known
 from aicrun.plan.model import FieldChange, MachineView, Options, Wanted
 from aicrun.wire.jobs import JobReport
-from aicrun.wire.status import Standing, Status
+from aicrun.wire.status import UNKNOWN_REASONS, Standing, Status
 
 
 class Row(enum.Enum):
@@ -118,6 +118,7 @@ class Outcome:
 
     `named` are the ended job ids that a new start may follow, with the job a `replace` or a move gives up. `blocked`
     are silent machines that may hold the run, `unreadable` (machine, record) pairs; either refuses a start.
+    `first_attempt` is above 1 when the start is an attempt of the retry rule, which the lost job could not make.
     """
 
     row: Row
@@ -128,6 +129,7 @@ class Outcome:
     named: tuple[str, ...] = ()
     blocked: tuple[MachineView, ...] = ()
     unreadable: tuple[tuple[str, str], ...] = ()
+    first_attempt: int = 1
 
     @property
     def starts(self) -> bool:
@@ -145,8 +147,9 @@ def reconcile(wanted: Wanted, known: Known, options: Options) -> Outcome:
     else:
         column, changes = column_of(wanted, best.job)
     move = TABLE[row][_COLUMNS.index(column)].under(options)
-    if row is Row.UNKNOWN and move is Move.REFUSE and best is not None and _restarts_after_reboot(wanted, best):
-        move = Move.START
+    first_attempt = 1
+    if best is not None and not _is_said(options) and is_due(wanted, best):
+        move, first_attempt = Move.START, best.job.attempt + 1
     return Outcome(
         row,
         column,
@@ -156,13 +159,16 @@ def reconcile(wanted: Wanted, known: Known, options: Options) -> Outcome:
         _named(records, best, move),
         may_hold(wanted, known, options),
         known.unreadable_of(wanted.spec.name),
+        first_attempt,
     )
 
 
 def row_of(found: Found) -> Row:
-    """The row of the table that a record stands in."""
+    """The row of the table that a record stands in; a job that pauses before an attempt is no less alive for it."""
     if found.job.newer_schema:
         return Row.NEWER
+    if found.standing.status is Status.ENQUEUED and found.job.next_attempt is not None:
+        return Row.LIVE
     return Row.NOT_UPLOADED if not_uploaded(found.standing) else _ROWS[found.standing.status]
 
 
@@ -223,7 +229,23 @@ def _weight(found: Found) -> tuple[int, float]:
     return len(_WEIGHT) + (row is Row.NONE), age
 
 
-def _restarts_after_reboot(wanted: Wanted, found: Found) -> bool:
-    retry = wanted.spec.supervision.get("retry")
-    causes = retry.get("when", ()) if isinstance(retry, dict) else ()
-    return found.standing.reason == "reboot" and "reboot" in causes
+def is_due(wanted: Wanted, found: Found) -> bool:
+    """Whether the spec's retry rule asks for another attempt of a job that nobody keeps any more, and has one left.
+
+    Nobody saw the attempt end, or it ended and the next one, which was due, was not made.
+    """
+    rule, job = wanted.spec.retry, found.job
+    if rule is None or job.newer_schema or job.attempt > rule.most:
+        return False
+    if found.standing.status is Status.UNKNOWN:
+        lost = found.standing.reason
+    elif found.standing.status is Status.FAILED and job.next_attempt is not None:
+        lost = job.next_attempt.not_made
+    else:
+        return False
+    return ("reboot" if lost == "reboot" else "unknown" if lost in UNKNOWN_REASONS else "") in rule.when
+
+
+def _is_said(options: Options) -> bool:
+    """A person decides: what they start counts from its first attempt."""
+    return options.again or options.fresh or options.forget or options.replace

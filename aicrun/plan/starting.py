@@ -46,7 +46,7 @@ def started(task: Task, placement: Placement, world: World) -> RunPlan:
     if not chosen:
         return rejected(task.wanted, blank(task, Sign.REFUSE, ""), placement.verdicts, world.known)
     view, reading = world.known.answered(chosen[0].machine)
-    site = Site(view.machine, reading, chosen, task.run_id, task.outcome.named)
+    site = Site(view.machine, reading, chosen, task.run_id, task.outcome.named, task.outcome.first_attempt)
     unsafe = _unsafe(task.wanted, site)
     if unsafe is not None:
         return refused(task, unsafe, placement)
@@ -122,7 +122,7 @@ def _rows(task: Task, known: Known, site: Site) -> list[tuple[str, str]]:
     none_yet = "nothing yet; the first run measures the peak" if spec.machine.gpu is not None else ""
     history = measured(task.wanted, known) or none_yet
     rows += [("measured", history)] if history else []
-    return [*rows, *_history_rows(task)]
+    return [*rows, *_history_rows(task), *_retry_rows(task)]
 
 
 def _sign(move: Move) -> Sign:
@@ -162,6 +162,16 @@ def _history_rows(task: Task) -> list[tuple[str, str]]:
     newest = found.job.checkpoints.newest if found.job.checkpoints is not None else ""
     told = f"resumes from {words.name(newest)}" if newest else "it has no checkpoint yet"
     return [("run id", f"{found.job.run_id}, kept: {told}")]
+
+
+def _retry_rows(task: Task) -> list[tuple[str, str]]:
+    """That this start is an attempt of the retry rule, and after what."""
+    found, rule = task.outcome.found, task.wanted.spec.retry
+    if found is None or rule is None or task.outcome.first_attempt == 1:
+        return []
+    told = f"attempt {task.outcome.first_attempt} of {rule.most + 1}, after {records.status_words(found)}"
+    cause = records.cause(found)
+    return [("retry", told), *([("", cause)] if cause else [])]
 
 
 def _line_rows(

@@ -15,9 +15,9 @@ from aicrun.plan.environment import has_environment
 from aicrun.plan.known import Known
 from aicrun.plan.model import Wanted
 from aicrun.plan.placeholders import fill
-from aicrun.spec.model import RunSpec, SetupSpec
+from aicrun.spec.model import RETRY_WHEN, RetrySpec, RunSpec, SetupSpec
 from aicrun.wire.facts import HostReading
-from aicrun.wire.jobs import JobRequest
+from aicrun.wire.jobs import JobRequest, Retry
 
 Rows = tuple[tuple[str, str], ...]
 # Pushing more than this by accident (a data set in the tree) is worth a word.
@@ -70,10 +70,8 @@ def terms(spec: RunSpec) -> Rows:
     limit = _limits(spec)
     if limit:
         rows.append(("limits", limit))
-    retry = spec.supervision.get("retry")
-    if isinstance(retry, Mapping):
-        when = ", ".join(str(item) for item in retry.get("when", ()))
-        rows.append(("retry", f"{retry.get('max', 1)} times" + (f", on {when}" if when else "")))
+    if spec.retry is not None:
+        rows.append(("retry", _retry(spec.retry)))
     return tuple(rows)
 
 
@@ -167,6 +165,14 @@ def _limits(spec: RunSpec) -> str:
     if limits.stall_s is not None:
         parts.append(f"a stall of {words.typed(limits.stall_s)} is told, not killed")
     return "; ".join(parts)
+
+
+def _retry(rule: RetrySpec) -> str:
+    when = "every failure and a reboot" if rule.when == RETRY_WHEN else ", ".join(rule.when)
+    low, high = words.typed(rule.backoff_s), words.typed(rule.backoff_most_s)
+    usual = (rule.backoff_s, rule.backoff_most_s) == (Retry().backoff_s, Retry().backoff_most_s)
+    pause = "" if usual else f"; {low if low == high else f'{low} to {high}'} between"
+    return f"{words.counted(rule.most, 'time')}, on {when}{pause}"
 
 
 def _names(secrets: Any) -> list[str]:

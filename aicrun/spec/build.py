@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from aicrun.spec.endings import backoff_s
 from aicrun.spec.model import (
+    RETRY_BACKOFF,
+    RETRY_WHEN,
     CardDemand,
     CheckpointSpec,
     DiskDemand,
     LimitsSpec,
     ProgressSpec,
+    RetrySpec,
     RunSpec,
     Selector,
     SetupSpec,
@@ -106,6 +110,7 @@ def run_spec(root: Node, file: str, folder: str, overrides: tuple[str, ...]) -> 
         progress=_progress(root),
         notes=tree.text("notes"),
         overrides=overrides,
+        retry=_retry(tree),
     )
 
 
@@ -216,6 +221,13 @@ def _limits(tree: _Tree) -> LimitsSpec:
         grace_s=30 if grace is None else grace,
         stall_s=tree.seconds("limits", "stall"),
     )
+
+
+def _retry(tree: _Tree) -> RetrySpec | None:
+    if tree.root.at("retry") is None:
+        return None
+    pause = backoff_s(tree.text("retry", "backoff", default=RETRY_BACKOFF)) or (0, 0)
+    return RetrySpec(tree.number("retry", "max") or 0, tree.list("retry", "when") or RETRY_WHEN, *pause)
 
 
 def _upload(tree: _Tree) -> UploadSpec | None:

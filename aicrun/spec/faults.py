@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from aicrun.spec.endings import ending_help
 from aicrun.spec.findings import Finding, Range, range_of
 from aicrun.spec.grammar import Grammar, kinds_of, nearest
 from aicrun.spec.measures import is_measure, measure_finding
@@ -216,7 +217,8 @@ class _Speaker:
         text = node.text or ""
         what = f'"{short(text)}"' if text else "empty text"
         message = f"{self._name(fault)} is {noun}, and {what} is none"
-        form = fault.schema.get("$comment", "")
+        form = ending_help(text) if noun == "an ending" else ""
+        form = form or fault.schema.get("$comment", "")
         example = f"for instance {self._example(field)}" if field.get("examples") else ""
         helps = tuple(words for words in ("; ".join(word for word in (form, example) if word),) if words)
         yield Finding("AIC-E118", message, range_of(node), fault.path, helps=helps)

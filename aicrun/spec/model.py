@@ -79,6 +79,10 @@ class SetupSpec:
     timeout_s: int = 1800
 
 
+# What a `retry` without `when` tries again: every ending that somebody saw, and a reboot. `unknown` only if named.
+RETRY_WHEN = ("exit", "signal", "oom_kill", "timeout", "reboot")
+RETRY_BACKOFF = "1m..15m"
+
 # Schemes of upload targets that this version writes to; the grammar knows more of them.
 UPLOAD_SCHEMES = ("file",)
 
@@ -110,6 +114,16 @@ class LimitsSpec:
     max_duration_s: int | None = None
     grace_s: int = 30
     stall_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySpec:
+    """Further attempts: at most `most`, when one ends in a way of `when`; the pause doubles between its bounds."""
+
+    most: int
+    when: tuple[str, ...]
+    backoff_s: int
+    backoff_most_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +169,7 @@ class RunSpec:
     progress: tuple[ProgressSpec, ...] = ()
     notes: str = ""
     overrides: tuple[str, ...] = ()
+    retry: RetrySpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ import re
 import warnings
 from collections.abc import Iterator
 
+from aicrun.spec.endings import backoff_s, ending_findings
 from aicrun.spec.findings import Finding, Range, range_of
 from aicrun.spec.grammar import nearest
 from aicrun.spec.nodes import Node, Path, dotted
-from aicrun.spec.sizes import duration_s, size_range_mib, version_range
+from aicrun.spec.sizes import size_range_mib, version_range
 from aicrun.spec.values import short
 
 COMMAND_CAP_BYTES = 65536
@@ -42,6 +43,7 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _patterns(root)
     yield from _command(root)
     yield from _owned(root)
+    yield from ending_findings(root)
     if folder:
         yield from _local_files(root, folder)
 
@@ -88,10 +90,9 @@ def _ranges(root: Node) -> Iterator[Finding]:
         ):
             yield _upside_down(node, (*gpu, key))
     backoff = root.at("retry", "backoff")
-    if backoff is not None and backoff.text:
-        low, _, high = (duration_s(side) for side in backoff.text.partition(".."))
-        if low is not None and high is not None and low > high:
-            yield _upside_down(backoff, ("retry", "backoff"))
+    bounds_s = backoff_s(backoff.text) if backoff is not None and backoff.text else None
+    if backoff is not None and bounds_s is not None and bounds_s[0] > bounds_s[1]:
+        yield _upside_down(backoff, ("retry", "backoff"))
 
 
 def _upside_down(node: Node, path: Path) -> Finding:

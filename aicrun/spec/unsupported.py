@@ -21,7 +21,6 @@ NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
     (("setup", "venv"), (), "call its interpreter by its path in the command"),
     (("setup", "wheels"), (), "use requirements with --find-links"),
     (("setup", "preflight"), ("none",), "remove it, or write none"),
-    (("retry",), (), "apply again with --again"),
     (("resume",), (), "let the command look for its own last checkpoint"),
     (("notify",), (), "use aicrun wait"),
     (("params",), (), "use one --set for each run, with a name of its own"),

@@ -1,6 +1,7 @@
 """The table of reconcile, row by row: a record, how the spec differs from it, what was said, and the action.
 
-A cell reads `<sign> [exit code] <kept|new|code>`: the run id that is kept, a new one, or the code of the refusal.
+A cell reads `<sign> [exit code] <kept|new|code>`: the run id that is kept, a new one, or the code of the refusal; with
+`attempt N` when the start goes on with the attempts of before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from unit.plan.worlds import answered, fleet, job, machine, silent, spec, wish
 from aicrun.plan.decide import plan
 from aicrun.plan.model import MachineView, Options, RunPlan, Wanted
 from aicrun.plan.reconcile import TABLE, Row
-from aicrun.spec.model import Selector, SourceSpec
+from aicrun.spec.model import RetrySpec, Selector, SourceSpec
 from aicrun.wire.jobs import Checkpoints, Source
 
 CASES = sorted((REPOSITORY / "tests/cases/reconcile").glob("*.yaml"))
@@ -44,7 +45,7 @@ def _cells() -> list[Any]:
 def test_a_cell_of_the_table(case: dict[str, Any], column: str, flag: str, told: str) -> None:
     old = _then(case)
     new = _now(old, column)
-    records = (job(old, case["record"], machine="lab"),) if case["record"] else ()
+    records = (job(old, case["record"], machine="lab", attempt=case.get("attempt", 1)),) if case["record"] else ()
     item = plan((new,), fleet(answered("lab", jobs=records), answered("desk")), FLAGS[flag]).runs[0]
     assert _told(item) == told, item.headline
     _is_consistent(item, old, bool(records))
@@ -65,7 +66,9 @@ def _is_consistent(item: RunPlan, old: Wanted, had_record: bool) -> None:
 def _told(item: RunPlan) -> str:
     if item.refusal is not None:
         return f"{item.sign.value} {item.refusal.exit} {item.refusal.code}"
-    return f"{item.sign.value} {'kept' if item.run_id == RUN_ID else 'new'}"
+    told = f"{item.sign.value} {'kept' if item.run_id == RUN_ID else 'new'}"
+    first = item.draft.first_attempt if item.draft is not None else 1
+    return f"{told} attempt {first}" if first > 1 else told
 
 
 def _then(case: dict[str, Any]) -> Wanted:
@@ -73,9 +76,11 @@ def _then(case: dict[str, Any]) -> Wanted:
     supervision: dict[str, Any] = {"limits": {"max_duration": "12h"}}
     if case.get("resume"):
         execution["resume"] = {"from": "latest"}
-    if case.get("retry"):
-        supervision["retry"] = {"when": case["retry"]}
     one = spec(execution=execution, supervision=supervision, source=SourceSpec("/home/ana/project"))
+    if case.get("retry"):
+        rule = RetrySpec(case.get("max", 3), tuple(case["retry"]), 60, 900)
+        supervision["retry"] = {"max": str(rule.most), "when": case["retry"]}
+        one = replace(one, retry=rule, supervision=supervision)
     return wish(one, source=Source("aa" * 32, 3, 100, "9f2c1ab0ffee", "main"))
 
 

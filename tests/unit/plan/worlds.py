@@ -13,6 +13,7 @@ from aicrun.spec.model import (
     LimitsSpec,
     LocalReach,
     Machine,
+    RetrySpec,
     RunSpec,
     Selector,
     SetupSpec,
@@ -35,6 +36,7 @@ from aicrun.wire.jobs import (
     Checkpoints,
     Client,
     JobReport,
+    NextAttempt,
     Source,
     StepExit,
     StepReport,
@@ -222,6 +224,24 @@ _STATES: dict[str, dict[str, Any]] = {
         "ended_age_s": 900.0,
     },
     "rebooted": {"phase": "ended", "lost": "reboot", "lost_detail": "lab rebooted", "ended_age_s": 900.0},
+    "pausing": {
+        **_ended(_exit(code=75)),
+        "phase": "waiting",
+        "next_attempt": NextAttempt(2, 4, "exit:75", 40.0),
+    },
+    "rebooted in the pause": {
+        **_ended(_exit(code=75)),
+        "next_attempt": NextAttempt(2, 4, "exit:75", not_made="reboot"),
+    },
+    "lost in the pause": {
+        **_ended(_exit(code=75)),
+        "next_attempt": NextAttempt(2, 4, "exit:75", not_made="supervisor_lost"),
+    },
+    "stopped in the pause": {
+        **_ended(_exit(code=75)),
+        "stop": StopIntent("ana@laptop", 30, 0.0),
+        "next_attempt": NextAttempt(2, 4, "exit:75", not_made="stopped"),
+    },
     "newer": {"newer_schema": True},
 }
 
@@ -293,6 +313,7 @@ def sft_run(**more: Any) -> RunSpec:
         "setup": SetupSpec(requirements="requirements.txt", torch_backend="cu128"),
         "env": {"LR": "1e-4"},
         "limits": LimitsSpec(12 * 3600, 120, 1800),
+        "retry": RetrySpec(3, ("oom_kill", "reboot", "exit:75"), 60, 900),
         "checkpoints": CheckpointSpec("out", UploadSpec("s3://bucket/sft-run/", "s3", "aws")),
         "execution": execution,
         "supervision": supervision,

@@ -11,8 +11,9 @@ from unit.spec.documents import FULL
 
 from aicrun.errors import UsageError
 from aicrun.spec.diagnostics import DocumentInvalid
+from aicrun.spec.endings import ending_help
 from aicrun.spec.load import find_specs, load_run, load_run_text
-from aicrun.spec.model import Bounds, CardDemand, ProgressSpec, RunSpec, SourceSpec, UploadSpec
+from aicrun.spec.model import Bounds, CardDemand, ProgressSpec, RetrySpec, RunSpec, SourceSpec, UploadSpec
 from aicrun.spec.placeholders import SAFE_VALUE
 from aicrun.wire import names
 from aicrun.wire.hashes import digest
@@ -239,3 +240,67 @@ def test_what_does_not_change_the_training_does_not_change_the_digest() -> None:
     assert digest(dict(load(SMALL + words + more).execution)) == one
     for changed in ("env: {A: ''}", "cwd: x", "shell: bash", "machine: {gpu: 20GiB}", "checkpoints: {path: out}"):
         assert digest(dict(load(SMALL + changed + "\n").execution)) != one, changed
+
+
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [
+        ("{max: 3}", RetrySpec(3, ("exit", "signal", "oom_kill", "timeout", "reboot"), 60, 900)),
+        ("{max: 1, when: [oom_kill, 'exit:75'], backoff: 30s}", RetrySpec(1, ("oom_kill", "exit:75"), 30, 30)),
+        ("{max: 9, when: [unknown], backoff: 1m30s..1h}", RetrySpec(9, ("unknown",), 90, 3600)),
+        ("{max: 2, when: [exit, 'signal:SEGV'], backoff: 5s..5s}", RetrySpec(2, ("exit", "signal:SEGV"), 5, 5)),
+    ],
+)
+def test_a_retry_rule(written: str, rule: RetrySpec) -> None:
+    spec = load(f"{SMALL}retry: {written}\n")
+    assert spec.retry == rule
+    # It is supervision: a run that has one is the same run.
+    assert digest(dict(spec.execution)) == digest(dict(load(SMALL).execution))
+    assert "retry" in spec.supervision
+    assert load(SMALL).retry is None
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        ("{max: 0}", "AIC-E117"),
+        ("{max: 1001}", "AIC-E117"),
+        ("{when: [exit]}", "AIC-E112"),
+        ("{max: 1, when: []}", "AIC-E119"),
+        ("{max: 1, when: [exit, exit]}", "AIC-E119"),
+        ("{max: 1, when: [exit:0]}", "AIC-E117"),
+        ("{max: 1, when: [exit:256]}", "AIC-E117"),
+        ("{max: 1, when: [oom]}", "AIC-E118"),
+        ("{max: 1, when: [signal:9]}", "AIC-E118"),
+        ("{max: 1, when: [signal:STOP]}", "AIC-E118"),
+        ("{max: 1, when: [1, 2]}", "AIC-E120"),
+        ("{max: 1, backoff: 0s..1m}", "AIC-E117"),
+        ("{max: 1, backoff: 2m..1m}", "AIC-E123"),
+        ("{max: 1, backoff: 1m5h}", "AIC-E122"),
+        ("{max: 1, backoff: 1m..}", "AIC-E122"),
+        ("{max: 1, backoff: 60}", "AIC-E121"),
+    ],
+)
+def test_a_retry_rule_that_is_none(written: str, code: str) -> None:
+    assert set(codes(f"{SMALL}retry: {written}\n")) == {code}
+
+
+@pytest.mark.parametrize(
+    ("word", "help_"),
+    [
+        ("oom", "did you mean oom_kill?"),
+        ("OOM-kill", "did you mean oom_kill?"),
+        ("75", "did you mean exit:75?"),
+        ("exit_code:75", "did you mean exit:75?"),
+        ("SIGKILL", "did you mean signal:KILL?"),
+        ("segv", "did you mean signal:SEGV?"),
+        ("signal:SIGTERM", "did you mean signal:TERM?"),
+        ("signal:KIL", "did you mean signal:KILL?"),
+        ("signal:9", "write signal:KILL, signal:SEGV or another by its name"),
+        ("deadline", "did you mean timeout?"),
+        ("rebooted", "did you mean reboot?"),
+        ("bananas", ""),
+    ],
+)
+def test_what_was_meant_by_a_word_that_is_no_ending(word: str, help_: str) -> None:
+    assert ending_help(word) == help_
