@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from aicrun.agent import card_users
@@ -18,18 +19,22 @@ from aicrun.wire.facts import Card, Cards
 # A loaded machine may take seconds for its first answer; past this a driver counts as hanging.
 DEADLINE_S = 15.0
 MIB = 1024 * 1024
+# Where nobody can list the processes of a card its utilization is all there is to go by, and one look may fall between
+# two of a program's steps: so many looks, in this time, for all such cards together. Others cost one look and no wait.
+LOOKS = 5
+LOOKS_WITHIN_S = 0.2
 NVIDIA_PCI = "0x10de"
 
-_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from aicrun.agent import cards; cards.child()"
+_CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from aicrun.agent import cards; cards.child(int(sys.argv[2]))"
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 
 
-def cards(env: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Cards:
-    """The cards as the driver tells them within `deadline_s`; never raises."""
+def cards(env: Mapping[str, str], deadline_s: float = DEADLINE_S, looks: int = 1) -> Cards:
+    """The cards as the driver tells them within `deadline_s`; `looks` as in `asked`. Never raises."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     try:
         asking = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _CHILD, root],
+            [sys.executable, "-I", "-S", "-c", _CHILD, root, str(looks)],
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -50,9 +55,9 @@ def cards(env: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Cards:
         return Cards("unknown", "probe_failed", "; ".join([ended] + last))
 
 
-def child() -> None:
+def child(looks: int) -> None:
     """What the asking process does: ask, write one JSON document, end."""
-    sys.stdout.buffer.write(dump(asked()))
+    sys.stdout.buffer.write(dump(asked(looks)))
     sys.stdout.flush()
 
 
@@ -67,8 +72,11 @@ def _abandon(asking: "subprocess.Popen[bytes]") -> None:
                 stream.close()
 
 
-def asked() -> Cards:
-    """The cards, asked in this very process: only for one that may hang or crash without harm."""
+def asked(looks: int = 1) -> Cards:
+    """The cards, asked in this very process: only for one that may hang or crash without harm.
+
+    Of a card whose processes cannot be listed the utilization is the highest of `looks`, within `LOOKS_WITHIN_S`.
+    """
     try:
         # Imported here: the one door of a package that only hosts with our bundle have.
         import pynvml
@@ -83,7 +91,7 @@ def asked() -> Cards:
         count = pynvml.nvmlDeviceGetCount()
         if not count:
             return Cards("none", "no_device", "the driver lists no card", driver, cuda)
-        found = tuple(_card(pynvml, index) for index in range(count))
+        found = _looked_again(pynvml, tuple(_card(pynvml, index) for index in range(count)), looks)
     except pynvml.NVMLError as error:
         return Cards("unknown", "nvml_error", str(error))
     return Cards("devices", driver=driver, cuda=cuda, cards=found)
@@ -185,6 +193,25 @@ def _card(pynvml: Any, index: int) -> Card:
     )
     lost = [field for field, why in questions.unreadable.items() if why == "lost"]
     return replace(found, state="lost") if lost else found
+
+
+def _looked_again(pynvml: Any, found: Tuple[Card, ...], looks: int) -> Tuple[Card, ...]:
+    seen = {card.index: [card.utilization_percent] for card in found if card.utilization_percent is not None}
+    doubtful = [card.index for card in found if card.index in seen and not card.processes_listed]
+    for _ in range(looks - 1 if doubtful else 0):
+        time.sleep(LOOKS_WITHIN_S / (LOOKS - 1))
+        for index in doubtful:
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                seen[index].append(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+            except pynvml.NVMLError:
+                # The first look stands; one that fails adds nothing to it.
+                continue
+    return tuple(_with_looks(card, seen.get(card.index, [])) for card in found)
+
+
+def _with_looks(card: Card, seen: List[int]) -> Card:
+    return replace(card, utilization_percent=max(seen), utilization_looks=len(seen)) if seen else card
 
 
 def _lost(pynvml: Any, index: int, error: Any) -> Card:

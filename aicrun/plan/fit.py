@@ -276,7 +276,9 @@ def _stranger(process: CardProcess) -> str:
 def _busy(seat: Seat) -> Iterator[Rejection]:
     used, most = seat.card.utilization_percent, seat.demand.max_utilization_percent
     if not seat.card.processes_listed and seat.held is None and used is not None and used > most:
-        told = f"{used}% busy, and its processes cannot be listed"
+        looks = seat.card.utilization_looks
+        often = f"up to {used}% busy in {looks} looks" if looks > 1 else f"{used}% busy"
+        told = f"{often}, and its processes cannot be listed"
         yield Rejection("utilization", f"at most {most}%", f"{used}%", False, told)
 
 

@@ -48,7 +48,8 @@ class Card:
 
     `state` is `ok` or a token (`lost`, `error`); `mig` is `on`, `off`, `unsupported` or `unknown`.
     `holder` and `waiting` (jobs in line for it) are told by live tickets.
-    `processes_listed` False: nobody can say who is on the card, which is not the same as nobody.
+    `processes_listed` False: nobody can say who is on the card, which is not the same as nobody. `utilization_percent`
+    is the highest of `utilization_looks` (0: not told).
     """
 
     index: int
@@ -72,6 +73,7 @@ class Card:
     holder: Optional[Holder] = None
     waiting: int = 0
     unreadable: Dict[str, str] = dataclasses.field(default_factory=dict)
+    utilization_looks: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

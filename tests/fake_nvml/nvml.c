@@ -9,6 +9,7 @@
  *   answer FUNCTION 3                         this function answers this code for every card
  *   card GPU-uuid Some Model                  begins a card; the following lines are about it
  *     total 24564   used 120   reserved 300   utilization 7   temperature 41   power 90
+ *     utilization 0 97 5                      the first, second and every later answer to one process
  *     mode 0   display 1   mig 0   capability 8 9   bus 00000000:01:00.0
  *     fails 15                                every question about this card answers this code (15: lost)
  *     holder PID compute 900                  a process on the card while it lives; its memory counts as used
@@ -26,7 +27,7 @@
 #include <time.h>
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID = 2, UNSUPPORTED = 3, MISSING = 6, TOO_SMALL = 7, NOT_LOADED = 9 };
-enum { CARDS = 16, ROWS = 64, TEXT = 96, VERSION_MISMATCH = 25 };
+enum { CARDS = 16, ROWS = 64, LOOKS = 8, TEXT = 96, VERSION_MISMATCH = 25 };
 
 typedef unsigned long long bytes;
 static const bytes mib = 1ULL << 20;
@@ -35,7 +36,7 @@ struct row { unsigned pid; int graphics; bytes mib; };
 struct card {
     char uuid[TEXT], model[TEXT], bus[TEXT];
     bytes total, used, reserved;
-    unsigned utilization, temperature, power, mode, display;
+    unsigned utilization[LOOKS], looks, temperature, power, mode, display;
     int mig, major, minor, fails, rows;
     struct row row[ROWS];
 };
@@ -43,6 +44,8 @@ struct host { char driver[TEXT]; int cuda, init, refusal, cards; struct card car
 
 static __thread struct host now;
 static int users;
+/* How often this process has asked for the utilization of each card. */
+static unsigned looked[CARDS];
 
 static void row_of(struct card *card, const char *words, int must_live) {
     struct row row = {0};
@@ -54,12 +57,18 @@ static void row_of(struct card *card, const char *words, int must_live) {
     card->row[card->rows++] = row;
 }
 
+static void looks_of(struct card *card, const char *words) {
+    char *rest = (char *)words;
+    for (card->looks = 0; card->looks < LOOKS && *rest; card->looks++)
+        card->utilization[card->looks] = (unsigned)strtoull(rest, &rest, 10);
+}
+
 static void about_card(struct card *card, const char *key, const char *words) {
     unsigned long long number = strtoull(words, 0, 10);
     if (!strcmp(key, "total")) card->total = number;
     else if (!strcmp(key, "used")) card->used += number;
     else if (!strcmp(key, "reserved")) card->reserved = number;
-    else if (!strcmp(key, "utilization")) card->utilization = (unsigned)number;
+    else if (!strcmp(key, "utilization")) looks_of(card, words);
     else if (!strcmp(key, "temperature")) card->temperature = (unsigned)number;
     else if (!strcmp(key, "power")) card->power = (unsigned)number;
     else if (!strcmp(key, "mode")) card->mode = (unsigned)number;
@@ -197,7 +206,11 @@ int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
 
 struct utilization { unsigned gpu, memory; };
 int nvmlDeviceGetUtilizationRates(void *handle, struct utilization *to) {
-    CARD; to->gpu = card->utilization; to->memory = 0; return SUCCESS;
+    CARD;
+    unsigned at = looked[card - now.card]++;
+    to->gpu = card->looks ? card->utilization[at < card->looks ? at : card->looks - 1] : 0;
+    to->memory = 0;
+    return SUCCESS;
 }
 
 struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char name[32]; };

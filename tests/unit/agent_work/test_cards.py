@@ -13,6 +13,7 @@ import pytest
 from fake_nvml.driver import TWO_CARDS, FakeDriver, can_be_built
 from support import P38
 
+from aicrun.agent.cards import LOOKS, LOOKS_WITHIN_S
 from aicrun.hosts.bundle import build
 from aicrun.wire.codec import from_json, load
 from aicrun.wire.facts import Cards
@@ -20,7 +21,7 @@ from aicrun.wire.facts import Cards
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler here")
 
 ASK = "import sys; sys.path[:0] = [sys.argv[1]]; from aicrun.agent import cards; from aicrun.wire.codec import dump; "
-ASK += "import os; sys.stdout.buffer.write(dump(cards.cards(os.environ, float(sys.argv[2]))))"
+ASK += "import os; sys.stdout.buffer.write(dump(cards.cards(os.environ, float(sys.argv[2]), int(sys.argv[3]))))"
 
 Ask = Callable[..., Cards]
 
@@ -45,8 +46,10 @@ def driver(tmp_path: Path) -> FakeDriver:
 def ask(agent: Path, driver: FakeDriver) -> Ask:
     """Asks the cards as a host's agent does, in a fresh process."""
 
-    def asked(deadline_s: float = 20.0, python: str = sys.executable, env: dict[str, str] | None = None) -> Cards:
-        argv = [python, "-I", "-S", "-c", ASK, str(agent), str(deadline_s)]
+    def asked(
+        deadline_s: float = 20.0, python: str = sys.executable, env: dict[str, str] | None = None, looks: int = 1
+    ) -> Cards:
+        argv = [python, "-I", "-S", "-c", ASK, str(agent), str(deadline_s), str(looks)]
         environ = dict(os.environ, **(driver.env if env is None else env))
         said = subprocess.run(argv, env=environ, capture_output=True, check=True, timeout=60).stdout
         return from_json(Cards, load(said))
@@ -188,3 +191,33 @@ def test_a_driver_that_hangs_is_unknown_after_the_deadline(ask: Ask, driver: Fak
 def test_a_slow_driver_is_waited_for(ask: Ask, driver: FakeDriver) -> None:
     driver.add("hang 20")
     assert ask().state == "devices"
+
+
+NOT_LISTED = "answer nvmlDeviceGetComputeRunningProcesses_v3 4\n"
+
+
+def test_a_card_whose_processes_cannot_be_listed_is_as_busy_as_the_busiest_of_five_looks(
+    ask: Ask, driver: FakeDriver
+) -> None:
+    driver.write(NOT_LISTED + TWO_CARDS.replace("utilization 3", "utilization 3 0 97 0 0") + "utilization 1 2\n")
+    began = time.monotonic()
+    one, two = ask(looks=LOOKS).cards
+    assert (one.utilization_percent, one.utilization_looks) == (97, 5)
+    assert (two.utilization_percent, two.utilization_looks) == (2, 5)
+    assert time.monotonic() - began >= LOOKS_WITHIN_S
+    assert [card.utilization_looks for card in ask().cards] == [1, 1]
+
+
+def test_one_look_is_enough_where_processes_are_listed(ask: Ask, driver: FakeDriver) -> None:
+    driver.write(TWO_CARDS.replace("utilization 3", "utilization 3 97"))
+    assert [(card.utilization_percent, card.utilization_looks) for card in ask(looks=LOOKS).cards] == [(3, 1), (0, 1)]
+
+
+def test_a_utilization_that_cannot_be_read_is_not_looked_for_again(ask: Ask, driver: FakeDriver) -> None:
+    driver.write(NOT_LISTED + TWO_CARDS + "answer nvmlDeviceGetUtilizationRates 3\n")
+    one = ask(looks=LOOKS).cards[0]
+    assert (one.utilization_percent, one.utilization_looks, one.unreadable["utilization_percent"]) == (
+        None,
+        0,
+        "not_supported",
+    )
