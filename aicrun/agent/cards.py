@@ -7,12 +7,13 @@ cannot be read is absent and named.
 import glob
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from aicrun.agent import card_users
+from aicrun.agent import card_users, smi
 from aicrun.wire.codec import WireError, dump, from_json, replace
 from aicrun.wire.facts import Card, Cards
 
@@ -39,6 +40,8 @@ def cards(env: Mapping[str, str], deadline_s: float = DEADLINE_S, looks: int = 1
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # A group of its own, so that a tool that it asks and that hangs goes with it.
+            start_new_session=True,
         )
     except OSError as error:
         return Cards("unknown", "probe_failed", str(error))
@@ -63,7 +66,10 @@ def child(looks: int) -> None:
 
 def _abandon(asking: "subprocess.Popen[bytes]") -> None:
     # A process that hangs in the driver may not die: it is not waited for longer than this.
-    asking.kill()
+    try:
+        os.killpg(asking.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
     try:
         asking.communicate(timeout=1.0)
     except subprocess.TimeoutExpired:
@@ -76,7 +82,14 @@ def asked(looks: int = 1) -> Cards:
     """The cards, asked in this very process: only for one that may hang or crash without harm.
 
     Of a card whose processes cannot be listed the utilization is the highest of `looks`, within `LOOKS_WITHIN_S`.
+    Where NVML gives no clean answer and `nvidia-smi` is there, that is asked.
     """
+    found = _by_nvml(looks)
+    tool = "" if found.state == "devices" or found.reason == "no_device" else smi.find(os.environ)
+    return smi.instead(found, tool) if tool else found
+
+
+def _by_nvml(looks: int) -> Cards:
     try:
         # Imported here: the one door of a package that only hosts with our bundle have.
         import pynvml
@@ -93,8 +106,8 @@ def asked(looks: int = 1) -> Cards:
             return Cards("none", "no_device", "the driver lists no card", driver, cuda)
         found = _looked_again(pynvml, tuple(_card(pynvml, index) for index in range(count)), looks)
     except pynvml.NVMLError as error:
-        return Cards("unknown", "nvml_error", str(error))
-    return Cards("devices", driver=driver, cuda=cuda, cards=found)
+        return _no_nvml(pynvml, error)
+    return Cards("devices", driver=driver, cuda=cuda, cards=found, source="nvml")
 
 
 def _no_nvml(pynvml: Any, error: Any) -> Cards:
@@ -108,6 +121,9 @@ def _no_nvml(pynvml: Any, error: Any) -> Cards:
     if error.value == getattr(pynvml, "NVML_ERROR_LIB_RM_VERSION_MISMATCH", 18):
         detail = "driver and its library differ in version: updated, and not rebooted since"
         return Cards("unknown", "driver_mismatch", detail)
+    token = _token(pynvml, error)
+    if token in ("no_permission", "lost"):
+        return Cards("unknown", {"lost": "card_lost"}.get(token, token), str(error))
     return Cards("unknown", "nvml_error", str(error))
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import build, card_hold, cards, drains, keepers, lock_folder, machine, notes
+from aicrun.agent import build, card_hold, cards, drains, keepers, lock_folder, machine, notes, smi
 from aicrun.agent.home import Home, file_system, is_network
 from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
@@ -56,6 +56,8 @@ def _driver(found: Cards) -> Dict[str, str]:
         return _row("bad", "driver", text + "; card %s cannot be used" % ", ".join(sick), "reboot this machine")
     if not all(card.processes_listed for card in found.cards):
         return _row("note", "driver", text + "; nobody can say which processes are on them here")
+    if found.source == smi.SOURCE:
+        return _row("note", "driver", "%s, told by nvidia-smi; %s" % (text, found.detail), "nvidia-smi")
     return _row("ok", "driver", text + ", processes can be listed")
 
 

@@ -80,7 +80,8 @@ class Card:
 class Cards:
     """The cards of a host: `state` is `devices`, `none` or `unknown`; `reason` is a token when not `devices`.
 
-    `none` needs a clean answer (no driver, no device); everything else is `unknown`, which refuses a GPU run.
+    `none` needs a clean answer (no driver, no device); everything else is `unknown`, which refuses a GPU run. `source`
+    is who told: `nvml` or `nvidia-smi` (then `detail` says why not NVML), empty when nobody was asked or answered.
     """
 
     state: str
@@ -89,6 +90,7 @@ class Cards:
     driver: str = ""
     cuda: str = ""
     cards: Tuple[Card, ...] = ()
+    source: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
