@@ -16,12 +16,14 @@ from aicrun.wire.facts import Card, CardProcess, Cards
 class Found:
     """`why` is empty when the cards are free for the job; `facts` are the parts of why by name.
 
-    `env` names the cards to the job; empty when they could not be told.
+    `env` names the cards to the job; empty when they could not be told. `unverified` says why nobody could look who is
+    on them: then only our own locks speak for them.
     """
 
     why: str = ""
     facts: Dict[str, str] = dataclasses.field(default_factory=dict)
     env: Dict[str, str] = dataclasses.field(default_factory=dict)
+    unverified: str = ""
 
 
 def check(uuids: Tuple[str, ...], job_id: str, login: Mapping[str, str]) -> Found:
@@ -43,7 +45,9 @@ def check(uuids: Tuple[str, ...], job_id: str, login: Mapping[str, str]) -> Foun
         busy = _busy(card, job_id)
         if busy is not None:
             return busy
-    return Found(env=environment(uuids, told_cards))
+    blind = [str(by_uuid[uuid].index) for uuid in uuids if not by_uuid[uuid].processes_listed]
+    unverified = "nobody can list the processes on card %s here" % ", ".join(blind) if blind else ""
+    return Found(env=environment(uuids, told_cards), unverified=unverified)
 
 
 def environment(uuids: Tuple[str, ...], told: Cards) -> Dict[str, str]:

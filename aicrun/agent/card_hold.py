@@ -126,6 +126,8 @@ class CardHold:
         self._say(dataclasses.replace(self._granted(), why=found.why))
         if found.why and self._said != before:
             note(self._job_dir, "card_busy", detail=found.why)
+        elif found.unverified:
+            note(self._job_dir, "card_unverified", detail=found.unverified)
         return not found.why
 
     def left(self) -> bool:

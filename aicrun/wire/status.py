@@ -109,6 +109,7 @@ EVENTS = (
     "ended",
     "notes_failed",
     "pin_violated",
+    "card_unverified",
 )
 
 

@@ -18,6 +18,7 @@ import pynvml
 import pytest
 from agent_rig import Refusal, Rig, lives
 from fake_nvml.driver import FakeDriver, can_be_built
+from fake_nvml.tool import Tool
 from support import P38, until
 
 from aicrun.agent import leases, lock_folder, tickets
@@ -25,6 +26,7 @@ from aicrun.agent.card_users import can_be_known
 from aicrun.agent.lock_folder import Places
 from aicrun.wire import names
 from aicrun.wire.codec import to_json
+from aicrun.wire.jobs import InLine
 from aicrun.wire.status import Status
 
 A, B = "GPU-aaaa", "GPU-bbbb"
@@ -306,3 +308,36 @@ def _murder(box: Box, job: str, choice: random.Random) -> None:
 
 def _below(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_where_nobody_can_list_processes_the_history_says_that_the_card_was_not_looked_at(box: Box) -> None:
+    listed = box.start("true")
+    box.rig.ended(listed)
+    box.driver.add("answer nvmlDeviceGetComputeRunningProcesses_v3 4")
+    blind = box.start("true")
+    box.rig.ended(blind)
+    found = {
+        job: [one for one in box.rig.report(job).events if one.event == "card_unverified"] for job in (listed, blind)
+    }
+    assert found[listed] == []
+    assert [one.detail for one in found[blind]] == ["nobody can list the processes on card 0 here"]
+
+
+def test_a_stranger_keeps_a_card_also_where_only_nvidia_smi_tells_of_him(tmp_path: Path) -> None:
+    box = Box(tmp_path)
+    tool = Tool(tmp_path / "bin")
+    del box.rig.env["LD_LIBRARY_PATH"]
+    box.rig.env.update(tool.env)
+    try:
+        stranger = subprocess.Popen(["sleep", "100"])
+        (tool.folder / "apps").write_text(f"{A}, {stranger.pid}, 900\n")
+        job = box.start("true")
+        until(lambda: f"pid {stranger.pid}" in (box.rig.report(job).line or InLine(())).why, 60)
+        (tool.folder / "apps").unlink()
+        assert box.status(job) is Status.ENQUEUED
+        assert box.rig.ended(job, 60).card_allocated
+        assert box.status(job) is Status.SUCCEEDED
+    finally:
+        stranger.kill()
+        stranger.wait()
+        box.close()

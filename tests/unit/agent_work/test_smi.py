@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from fake_nvml.tool import ROW, Tool
 from support import P38, REPOSITORY
 
 from aicrun.agent import smi
@@ -20,35 +21,10 @@ from aicrun.wire.facts import Cards
 
 CASES = sorted((REPOSITORY / "tests/cases/smi").glob("*.yaml"))
 NAMES = tuple(FIELDS)
-ROW = (
-    "0, GPU-aaaa, NVIDIA RTX A6000, 00000000:41:00.0, 49140, 48539, 2, 599, 7, 33, 22.10, 8.6, Default, "
-    "Disabled, Disabled, 550.54.14"
-)
 ASK = (
     "import sys, os; sys.path[:0] = [sys.argv[1]]; from aicrun.agent import cards; from aicrun.wire.codec import dump; "
 )
 ASK += "sys.stdout.buffer.write(dump(cards.cards(os.environ, float(sys.argv[2]))))"
-# Answers as the real tool does: one card's row cut to the fields asked for, its processes, or its long form.
-TOOL = """#!/bin/sh
-dir=$(dirname "$0")
-case "$1" in
-  --query-gpu=*)
-    [ -e "$dir/hang" ] && exec sleep 60
-    [ -e "$dir/broken" ] && { cat "$dir/broken"; exit 9; }
-    for field in $(cat "$dir/lacking" 2>/dev/null); do
-      case ",${1#*=}," in *",$field,"*) echo "Field \\"$field\\" is not a valid field to query."; exit 2 ;; esac
-    done
-    exec "$dir/python" "$dir/cut" "${1#*=}" "$dir/row" ;;
-  --query-compute-apps=*) [ -e "$dir/apps" ] && cat "$dir/apps"; exit 0 ;;
-  -q) printf 'Driver Version      : 550.54.14\\nCUDA Version        : 12.4\\n' ;;
-  *) exit 2 ;;
-esac
-"""
-CUT = """import sys
-fields, values = open(sys.argv[2]).read().splitlines()
-row = dict(zip(fields.split(","), values.split(", ")))
-print(", ".join(row[field] for field in sys.argv[1].split(",")))
-"""
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -89,24 +65,11 @@ def test_a_process_table_that_cannot_be_read_is_not_empty(said: Said, rows: Any)
     assert smi.read_processes(said) == (three if rows == "three" else rows)
 
 
-class Tool:
-    """A folder with an `nvidia-smi`, in front of PATH."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        (folder / "nvidia-smi").write_text(TOOL)
-        (folder / "nvidia-smi").chmod(0o755)
-        (folder / "python").symlink_to(sys.executable)
-        (folder / "cut").write_text(CUT)
-        (folder / "row").write_text(",".join(NAMES) + "\n" + ROW + "\n")
-        self.folder = folder
-
-    def cards(self, deadline_s: float = 20.0, python: str = sys.executable) -> Cards:
-        """What the agent's probe makes of it, in a process of its own."""
-        argv = [python, "-I", "-S", "-c", ASK, str(REPOSITORY), str(deadline_s)]
-        env = {"PATH": f"{self.folder}:{os.environ['PATH']}"}
-        said = subprocess.run(argv, env=env, capture_output=True, check=True, timeout=60).stdout
-        return from_json(Cards, load(said))
+def cards_by(tool: Tool, deadline_s: float = 20.0, python: str = sys.executable) -> Cards:
+    """What the agent's probe makes of it, in a process of its own."""
+    argv = [python, "-I", "-S", "-c", ASK, str(REPOSITORY), str(deadline_s)]
+    said = subprocess.run(argv, env=tool.env, capture_output=True, check=True, timeout=60).stdout
+    return from_json(Cards, load(said))
 
 
 @pytest.fixture
@@ -117,7 +80,7 @@ def tool(tmp_path: Path) -> Tool:
 @pytest.mark.parametrize("python", [sys.executable, *([str(P38)] if P38 else [])])
 def test_where_nvml_cannot_be_had_the_tool_is_asked(tool: Tool, python: str) -> None:
     (tool.folder / "apps").write_text(f"GPU-aaaa, {os.getpid()}, 900\n")
-    found = tool.cards(python=python)
+    found = cards_by(tool, python=python)
     assert (found.state, found.source, found.driver, found.cuda) == ("devices", "nvidia-smi", "550.54.14", "12.4")
     assert found.detail.startswith("NVML could not be asked: ")
     (card,) = found.cards
@@ -129,7 +92,7 @@ def test_where_nvml_cannot_be_had_the_tool_is_asked(tool: Tool, python: str) -> 
 
 def test_an_older_tool_is_asked_for_what_it_knows(tool: Tool) -> None:
     (tool.folder / "lacking").write_text("compute_cap memory.reserved")
-    (card,) = tool.cards().cards
+    (card,) = cards_by(tool).cards
     assert (card.vram_free_mib, card.vram_reserved_mib, card.compute_capability) == (48539, None, "")
     assert card.unreadable == {}
 
@@ -137,7 +100,7 @@ def test_an_older_tool_is_asked_for_what_it_knows(tool: Tool) -> None:
 def test_a_tool_that_hangs_is_given_up_with_the_probe_and_does_not_stay(tool: Tool) -> None:
     (tool.folder / "hang").touch()
     began = time.monotonic()
-    found = tool.cards(deadline_s=1.0)
+    found = cards_by(tool, deadline_s=1.0)
     assert (found.state, found.reason) == ("unknown", "timeout")
     assert time.monotonic() - began < 10
     assert not [pid for pid in _pids() if b"sleep\x0060" in _words(pid) and str(tool.folder).encode() in _path_of(pid)]
@@ -147,7 +110,7 @@ def test_a_tool_that_fails_takes_nothing_away_from_what_was_known(tool: Tool) ->
     (tool.folder / "broken").write_text(
         "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
     )
-    found = tool.cards()
+    found = cards_by(tool)
     # pynvml may lie in this interpreter or not; either way no driver and no card were found before.
     assert (found.state, found.reason) == ("none", "no_driver")
 
