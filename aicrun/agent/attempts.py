@@ -98,7 +98,7 @@ class Attempts:
 
     def _keep(self, due: Pause) -> None:
         self._due = due
-        insist(lambda: write_record(os.path.join(self._job_dir, names.RETRY), due))
+        insist(lambda: write_record(os.path.join(self._job_dir, names.RETRY), due), self._job_dir)
 
     def _next(self, in_s: float) -> NextAttempt:
         due = self._due

@@ -58,7 +58,7 @@ def gather(home: Home, run: str, job_id: str) -> Known:
     Any other file that is torn counts as absent and is named in `torn`.
     """
     job_dir, record_dir = home.job_dir(job_id), home.record_dir(run, job_id)
-    lives = keeper_lives(job_dir)
+    lives = keeper_lives(job_dir) or _keeps_elsewhere(job_dir, record_dir)
     record = read_record(os.path.join(record_dir, names.RECORD), RunRecord)
     if record is None:
         raise Unreadable(os.path.join(record_dir, names.RECORD), "it is missing")
@@ -85,11 +85,11 @@ def gather(home: Home, run: str, job_id: str) -> Known:
         evidence=evidence,
         decision=decision if decision.decision else None,
         launch=launch,
-        stop=reader.read(os.path.join(job_dir, names.STOP), StopIntent),
+        stop=_either(reader, names.STOP, StopIntent, job_dir, record_dir),
         supervision=reader.read(os.path.join(record_dir, names.SUPERVISION), Supervision),
         upload=reader.read(os.path.join(record_dir, names.UPLOAD_RESULT), UploadResult),
         upload_exit=reader.read(os.path.join(record_dir, names.UPLOAD_EXIT), StepExit),
-        leftover_pids=_leftovers(reader.read(os.path.join(job_dir, names.STUCK), Stuck)),
+        leftover_pids=_leftovers(_either(reader, names.STUCK, Stuck, job_dir, record_dir)),
         forgotten=reader.read(os.path.join(record_dir, names.FORGOTTEN), Mark) is not None,
         torn=tuple(reader.torn),
         line=line,
@@ -111,6 +111,12 @@ def next_attempt(known: Known) -> Optional[NextAttempt]:
         return dataclasses.replace(due, not_made="stopped" if known.stop is not None else lost)
     left_s = pause.began_s + pause.pause_s - time.clock_gettime(time.CLOCK_BOOTTIME)
     return dataclasses.replace(due, in_s=max(0.0, round(left_s, 1)))
+
+
+def _keeps_elsewhere(job_dir: str, record_dir: str) -> bool:
+    """True when the job's folder was taken away while its keeper lives; looked for only where no end stands."""
+    kept = os.path.join(job_dir, names.KEEPER_LOCK), os.path.join(record_dir, names.END)
+    return not any(os.path.lexists(path) for path in kept) and family.keeper_of(job_dir) is not None
 
 
 def _of_steps(reader: "_Reader", job_dir: str, lives: bool, launch: Optional[Launch], first: int) -> Evidence:
@@ -155,6 +161,11 @@ class _Reader:
         except Unreadable as error:
             self.torn.append(str(error))
             return None
+
+
+def _either(reader: _Reader, name: str, kind: Type[T], job_dir: str, record_dir: str) -> Optional[T]:
+    """What stands beside the record, where a stop is written when the job's folder was taken away, else in it."""
+    return reader.read(os.path.join(record_dir, name), kind) or reader.read(os.path.join(job_dir, name), kind)
 
 
 def _steps(reader: _Reader, job_dir: str, first: int) -> Tuple[int, Tuple[StepSeen, ...]]:

@@ -8,7 +8,7 @@ main process, its session and that mark are what is left. Every signal goes thro
 import dataclasses
 import os
 import signal
-from typing import Dict, FrozenSet, Iterable, List, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
 from aicrun.agent.process import Proc, alive, below, boot_identity, carries, look, send_signal, table
 from aicrun.wire import names
@@ -16,6 +16,7 @@ from aicrun.wire.facts import BootIdentity
 from aicrun.wire.jobs import StepStart
 
 KEEPER_MARK = "AICRUN_KEEPER=1"
+KEEPER_ROLES = ("keeper", "again")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +68,40 @@ def main_lives(start: StepStart) -> bool:
 def on_this_boot(start: StepStart) -> bool:
     """True when the step was started on the boot that runs now."""
     return _boot(start) == boot_identity()
+
+
+def keeper_of(job_dir: str) -> Optional[Proc]:
+    """The keeper of a job whose folder is not where it was, so that its lock there tells nothing; None without one.
+
+    By its command line and by the lock that it holds open: a pump has the one and not the other.
+    """
+    for proc in table().values():
+        try:
+            with open("/proc/%d/cmdline" % proc.pid, "rb") as stream:
+                words = os.fsdecode(stream.read(1 << 16)).split("\0")[:-1]
+        except OSError:
+            continue
+        if len(words) > 2 and words[-2] in KEEPER_ROLES and words[-1] == job_dir and _has_open(proc, names.KEEPER_LOCK):
+            return proc
+    return None
+
+
+def _has_open(proc: Proc, name: str) -> bool:
+    """True when the process has a file of this name open, moved or removed though it may be."""
+    folder = "/proc/%d/fd" % proc.pid
+    try:
+        handles = os.listdir(folder)
+    except OSError:
+        return False
+    for handle in handles:
+        try:
+            path = os.readlink(os.path.join(folder, handle))
+        except OSError:
+            # Closed while we look: it says nothing of the others.
+            continue
+        if os.path.basename(path).partition(" ")[0] == name:
+            return True
+    return False
 
 
 def any_marked(job_id: str) -> bool:

@@ -11,7 +11,7 @@ import time
 from typing import Dict, Mapping, Optional, Tuple
 
 from aicrun.agent import children
-from aicrun.agent.family import KEEPER_MARK
+from aicrun.agent.family import KEEPER_MARK, keeper_of
 from aicrun.agent.process import boot_identity, send_signal
 from aicrun.agent.programs import boot_argv
 from aicrun.agent.pump import close_all_but
@@ -105,7 +105,9 @@ def poke(job_dir: str) -> bool:
     A keeper looks by itself every second: a poke that fails costs that time, nothing else.
     """
     if not keeper_lives(job_dir):
-        return False
+        # Only where its folder was taken away can it live without its lock being seen here.
+        strayed = None if os.path.lexists(os.path.join(job_dir, names.KEEPER_LOCK)) else keeper_of(job_dir)
+        return strayed is not None and send_signal(strayed.pid, strayed.ticks, signal.SIGUSR1)
     try:
         launch = read_record(os.path.join(job_dir, names.LAUNCH), Launch)
         if launch is not None and launch.boot == boot_identity():

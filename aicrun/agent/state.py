@@ -68,6 +68,8 @@ def place(seen: Evidence) -> Place:
         return _ended(seen, seen.end)
     if seen.decision != "go":
         return Place("undecided", "reserved", supervised=seen.keeper_lives)
+    if seen.keeper_lives and not seen.has_folder:
+        return Place("go", "command", supervised=True)
     if seen.keeper_lives:
         return Place("go", "waiting" if _waits(seen) else _phase(seen.steps), supervised=True)
     if seen.tree_lives:

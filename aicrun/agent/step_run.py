@@ -8,7 +8,7 @@ import dataclasses
 import os
 import signal
 import time
-from typing import Callable, List, Optional, Tuple, TypeVar
+from typing import Callable, List, Optional, Tuple
 
 from aicrun.agent import children, family, history, hooks, pump, spawn
 from aicrun.agent.log_files import Caps
@@ -20,8 +20,6 @@ from aicrun.agent.wishes import Wishes
 from aicrun.wire import names
 from aicrun.wire.facts import BootIdentity
 from aicrun.wire.jobs import StepExit, StepStart
-
-T = TypeVar("T")
 
 EXIT_ROOM_BYTES = 4096
 LEFTOVER_GRACE_S = 10.0
@@ -79,15 +77,32 @@ def write_spawn_error(order: Order, message: str) -> StepExit:
     return record
 
 
-def insist(deed: Callable[[], T]) -> T:
-    """Do it, again and again while the disk refuses: leaving without a record is what a keeper may not do."""
+def insist(deed: Callable[[], object], folder: str = "") -> None:
+    """Do it, again and again while the disk refuses: leaving without a record is what a keeper may not do.
+
+    Into a `folder` that somebody took away nothing can be written: that is given up, the job's end holds it too.
+    """
     pause_s = 0.5
     while True:
         try:
-            return deed()
+            deed()
         except OSError:
+            if folder and _is_gone(folder):
+                return
             time.sleep(pause_s)
             pause_s = min(30.0, pause_s * 2)
+        else:
+            return
+
+
+def _is_gone(folder: str) -> bool:
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _words(record: StepExit) -> str:
@@ -132,7 +147,7 @@ class _Step:
         ended = self._wait()
         self._at("ended")
         record = self._exit(ended, error)
-        insist(lambda: room.commit(record))
+        insist(lambda: room.commit(record), order.folder)
         self._at("W7")
         children.reap(child.pid)
         self._sweep()
@@ -260,7 +275,7 @@ class _Step:
         if who != self._stuck:
             self._stuck = who
             record = Stuck(who, self._order.boot, time.time())
-            insist(lambda: write_record(os.path.join(self._order.job_dir, names.STUCK), record))
+            insist(lambda: write_record(os.path.join(self._order.job_dir, names.STUCK), record), self._order.job_dir)
 
     # What is left of the tree, and the log.
 

@@ -43,15 +43,17 @@ def stop(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
 def _ask(home: Home, report: JobReport, by: str, grace_s: Optional[int]) -> None:
     job_dir = home.job_dir(report.job_id)
-    path = os.path.join(job_dir, names.STOP)
+    # Where somebody took the job's folder away, the intent stands beside the record.
+    folder = job_dir if os.path.isdir(job_dir) else home.record_dir(report.run, report.job_id)
+    path = os.path.join(folder, names.STOP)
     before = read_record(path, StopIntent) if os.path.exists(path) else None
     intent = _intent(before, _runs_since(report), by, grace_s if grace_s is not None else _grace_s(home, report))
     if intent != before:
         write_record(path, intent)
     if before is None or intent.at != before.at:
-        note(job_dir, "stop_asked", by=by)
+        note(folder, "stop_asked", by=by)
     if not launch.poke(job_dir):
-        launch.detach("stopper", job_dir)
+        launch.detach("stopper", folder)
 
 
 def _intent(before: Optional[StopIntent], runs_since: float, by: str, grace_s: int) -> StopIntent:

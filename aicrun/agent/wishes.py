@@ -17,7 +17,8 @@ class Wishes:
     """The wishes for one job; cheap to ask often."""
 
     def __init__(self, job_dir: str, record_dir: str, request: JobRequest) -> None:
-        self._stop_path = os.path.join(job_dir, names.STOP)
+        # Beside the record it stands when the job's folder was taken away.
+        self._stop_paths = (os.path.join(job_dir, names.STOP), os.path.join(record_dir, names.STOP))
         self._supervision_path = os.path.join(record_dir, names.SUPERVISION)
         self._request = request
         self._seen: Dict[str, Tuple[int, int, int]] = {}
@@ -26,12 +27,13 @@ class Wishes:
 
     def stop(self) -> Optional[StopIntent]:
         """The stop that is asked for and not served yet."""
-        intent = self._current(self._stop_path, StopIntent)
+        intent = self.any_stop()
         return intent if intent is not None and intent.at > self._served else None
 
     def any_stop(self) -> Optional[StopIntent]:
         """The stop intent, served or not."""
-        return self._current(self._stop_path, StopIntent)
+        found = [intent for path in self._stop_paths for intent in (self._current(path, StopIntent),) if intent]
+        return found[-1] if found else None
 
     def served(self, intent: StopIntent) -> None:
         """A stop has ended its step: what runs after it (an upload, always) is not stopped by it."""
