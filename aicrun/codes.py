@@ -161,6 +161,10 @@ AIC-E615 drained: the machine starts no new run
   Its owner drained it: root for every account, any other account for its own runs. What runs goes on; a run with a card
   may stand in line there; a run without one has no line to stand in. Who drained it, or root, lifts it.
   | aicrun machines drain lab --off
+AIC-E616 secret_refused: the value of a secret cannot be hidden, or not handed over
+  A value is hidden in every log, which a text of fewer than 8 characters cannot be: it would turn up everywhere. A
+  value with a NUL character, or of more than 32 KiB, is refused too. The message names the secret, never its value.
+  | export HF_TOKEN=...
 AIC-E620 the start could not be settled
   Several clients were starting the run at the same moment, and five attempts did not decide it. Nothing was started by
   this one.

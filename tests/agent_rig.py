@@ -141,14 +141,22 @@ class Rig:
         }
         return JobRequest(**{**given, **fields})
 
-    def start(self, run: str, command: str | tuple[str, ...], env: dict[str, str] | None = None, **fields: Any) -> str:
+    def start(
+        self,
+        run: str,
+        command: str | tuple[str, ...],
+        env: dict[str, str] | None = None,
+        secrets: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> str:
         """Reserve and confirm in one: the job id."""
         request = self.request(run, command, **fields)
+        body = {"request": to_json(request), "confirm": True, **({"secrets": secrets} if secrets else {})}
         if env is None:
-            answer = self.call("reserve", request=to_json(request), confirm=True)
+            answer = self.call("reserve", **body)
         else:
             with self.link(**env) as link:
-                answer, _ = link.call("reserve", request=to_json(request), confirm=True)
+                answer, _ = link.call("reserve", **body)
         assert answer["answer"] == "ok", answer
         return request.job_id
 

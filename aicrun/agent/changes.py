@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, Tuple
 
-from aicrun.agent import bodies, decide, jobs, keepers, launch
+from aicrun.agent import bodies, decide, jobs, keepers, launch, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.records import Mark, Supervision, Unreadable, place_once, read_record, sync_folder, write_record
@@ -53,11 +53,11 @@ def supervise(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
 
 def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
-    """{job_id, by} -> {report}: upload the checkpoints of an ended job again; returns when its keeper runs.
+    """{job_id, by, secrets} -> {report}: upload the checkpoints of an ended job again; returns when its keeper runs.
 
     Raises `Refused`: not_finished, nothing_to_upload (no target, verified already, or its private files were swept).
     """
-    job_id, by = bodies.job_id(body), bodies.by(body)
+    job_id, by, secrets = bodies.job_id(body), bodies.by(body), vault.taken(body)
     run = decide.run_of(home, job_id)
     job_dir = home.job_dir(job_id)
     _await_keeper(home, run, job_id)
@@ -71,6 +71,7 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         # The stop that ended the first try is kept in the job's end; it must not stop this one.
         _remove(os.path.join(job_dir, names.STOP))
         _remove(os.path.join(job_dir, names.KEEPER_ERR))
+        vault.put(job_dir, secrets)
         note(job_dir, "upload_asked", by=by)
         keepers.start("again", job_dir, 0)
     return jobs.told(jobs.one(home, run, job_id))

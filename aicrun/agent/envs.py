@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Dict
 
-from aicrun.agent import build
+from aicrun.agent import build, vault
 from aicrun.agent.environment import environment
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.programs import command_folder, shell_argv
@@ -42,7 +42,7 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     began = time.monotonic()
     result_path = os.path.join(job_folder, names.SETUP_RESULT)
     is_first = read_json(result_path) is None
-    env = environment(request, 1)
+    env = dict(environment(request, 1), **vault.read(job_folder).variables("setup"))
     shop = build.Workshop(env, request.setup.timeout_s)
     tree = lay_out(home, request)
     command_folder(request)

@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from aicrun.agent import bodies, decide
+from aicrun.agent import bodies, decide, vault
 from aicrun.agent.evidence import gather
 from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, place_once, read_json, read_record
@@ -208,6 +208,7 @@ def _record_lost_end(home: Home, report: JobReport) -> None:
     """The end of a job that its keeper could not write any more: what is durable by now, and what nobody knows."""
     if report.phase not in ("ended", "never_started"):
         return
+    vault.remove(home.job_dir(report.job_id))
     end = End(
         attempts=report.attempt,
         at=time.time(),

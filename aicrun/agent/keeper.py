@@ -12,7 +12,20 @@ import time
 import traceback
 from typing import Dict, Optional
 
-from aicrun.agent import card_hold, children, facts, hooks, keepers, launch, notes, programs, spawn, step_run, telemetry
+from aicrun.agent import (
+    card_hold,
+    children,
+    facts,
+    hooks,
+    keepers,
+    launch,
+    notes,
+    programs,
+    spawn,
+    step_run,
+    telemetry,
+    vault,
+)
 from aicrun.agent.attempts import Attempts
 from aicrun.agent.decide import expire, standing
 from aicrun.agent.history import note
@@ -20,6 +33,7 @@ from aicrun.agent.home import Home, open_home
 from aicrun.agent.log_files import Caps
 from aicrun.agent.process import become_subreaper, boot_identity, has_pidfd, start_ticks
 from aicrun.agent.records import Launch, Reserved, Unreadable, read_record, write_record
+from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import report_of
 from aicrun.agent.wishes import Wishes
@@ -52,7 +66,14 @@ def _keep(job_dir: str, role: str) -> int:
         raise Unreadable(job_dir, "it is no job of this account")
     if launch.hold(os.path.join(job_dir, names.KEEPER_LOCK), 10.0) is None:
         raise Unreadable(job_dir, "it has a keeper already")
-    keeper = Keeper(home, request)
+    try:
+        return _kept(Keeper(home, request), role)
+    finally:
+        # However it ended: who wants to upload again, or to go on after a restart, brings the values again.
+        vault.remove(job_dir)
+
+
+def _kept(keeper: "Keeper", role: str) -> int:
     if role == "again":
         keeper.announce(role)
         keeper.upload_again()
@@ -77,6 +98,7 @@ class Keeper:
         self._boot = boot_identity()
         self._wishes = Wishes(self._job_dir, self._record_dir, request)
         self._cards = card_hold.CardHold(home, request)
+        self._secrets = vault.read(self._job_dir)
         self._never_started = ""
         self._oom_score = spawn.protect_keeper()
         self._subreaper = become_subreaper()
@@ -236,9 +258,10 @@ class Keeper:
             limit_s=float(request.setup.timeout_s) if step == "setup" else None,
             has_deadline=step == "command",
             held=self._cards.handles if step == "command" else (),
+            secrets=self._secrets.values(),
         )
         try:
-            program = programs.program(self._home, request, step, attempt)
+            program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
             if step == "command":
                 program = dataclasses.replace(program, env=dict(program.env, **self._cards.env))
                 self._show_environment(program.env)
@@ -249,8 +272,11 @@ class Keeper:
             return step_run.write_spawn_error(order, str(error))
 
     def _show_environment(self, env: Dict[str, str]) -> None:
+        """The environment for `inspect --env`: a secret's name is shown, its value nowhere."""
+        redactor, secret = Redactor(self._secrets.values()), self._secrets.variables("command")
+        shown = {name: vault.HIDDEN if name in secret else redactor.text(value) for name, value in env.items()}
         try:
-            write_record(os.path.join(self._job_dir, names.ENVIRONMENT), {"schema": SCHEMA, "env": env})
+            write_record(os.path.join(self._job_dir, names.ENVIRONMENT), {"schema": SCHEMA, "env": shown})
         except OSError:
             # It is kept for people to look at; a disk that refuses it refuses the start record next, and says so.
             pass

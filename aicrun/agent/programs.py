@@ -13,15 +13,26 @@ from aicrun.agent.tree import inside, working_tree
 from aicrun.wire.jobs import JobRequest
 
 OWN_STEPS = ("setup", "upload")
+# Our own programs find the state folder by these.
+OWN_VARIABLES = ("HOME", "XDG_STATE_HOME")
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """`argv` with an absolute program wherever one was found, the whole environment, and an existing folder."""
+    """`argv` with an absolute program wherever one was found, the whole environment, and an existing folder.
+
+    `is_own`: it is our own program, for the setup or the upload.
+    """
 
     argv: Tuple[str, ...]
     env: Dict[str, str]
     cwd: str
+    is_own: bool = False
+
+    def given(self, variables: Dict[str, str]) -> "Program":
+        """The same with more variables; what a program of ours must find as it is stays."""
+        kept = {name: self.env[name] for name in OWN_VARIABLES if name in self.env and self.is_own}
+        return dataclasses.replace(self, env=dict(self.env, **dict(variables, **kept)))
 
 
 def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program:
@@ -75,9 +86,9 @@ def _command(request: JobRequest, path: str) -> Tuple[str, ...]:
 
 def _own(home: Home, request: JobRequest, step: str, env: Dict[str, str]) -> Program:
     # Our own programs must find the state folder that the agent uses, whatever the job's env says.
-    for name in ("HOME", "XDG_STATE_HOME"):
+    for name in OWN_VARIABLES:
         env.pop(name, None)
         if name in os.environ:
             env[name] = os.environ[name]
     folder = home.job_dir(request.job_id)
-    return Program(boot_argv(step, folder), env, folder)
+    return Program(boot_argv(step, folder), env, folder, is_own=True)

@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import decide, drain_marks, drains, hooks, jobs, keepers, launch, store
+from aicrun.agent import decide, drain_marks, drains, hooks, jobs, keepers, launch, store, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.process import boot_identity
@@ -33,12 +33,14 @@ _NEW = ".new-"
 
 
 def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
-    """{request, confirm} -> {answer, report, reason}: `ok`, `busy` (with the record in the way) or `no`.
+    """{request, confirm, secrets} -> {answer, report, reason}: `ok`, `busy` (with the record in the way) or `no`.
 
-    With `confirm` the decision `go` is written in the same step. Raises `Refused`: invalid_request, newer_record,
-    state_unusable, store_incomplete, too_many_jobs, drained, start_failed.
+    With `confirm` the decision `go` is written in the same step; `secrets` are as `vault.taken` says. Raises `Refused`:
+    invalid_request, secret_refused, newer_record, state_unusable, store_incomplete, too_many_jobs, drained,
+    start_failed.
     """
     request = _request(body)
+    secrets = vault.taken(body)
     confirm = body.get("confirm") is True
     _check_store(home, request)
     with home.host_lock():
@@ -51,7 +53,7 @@ def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         _check_drain(request)
         _check_room(home, request)
         try:
-            _make(home, request)
+            _make(home, request, secrets)
         except OSError:
             # A full disk: nothing half made may stay, and the caller is told what the system said.
             _clear_half_made(home, request.job_id)
@@ -176,13 +178,14 @@ def _waits(home: Home, job_id: str) -> bool:
     return said is not None and not said.granted
 
 
-def _make(home: Home, request: JobRequest) -> None:
+def _make(home: Home, request: JobRequest, secrets: vault.Secrets) -> None:
     """Job folder first, record second: a job exists when its record does, and then it has its folder."""
     hooks.reached("reserve.begin")
     _clear_half_made(home, request.job_id)
     folder = os.path.join(home.jobs(), _NEW + request.job_id)
     os.mkdir(folder, 0o700)
     write_record(os.path.join(folder, names.REQUEST), request)
+    vault.put(folder, secrets)
     os.rename(folder, home.job_dir(request.job_id))
     sync_folder(home.jobs())
     decide.touched(home, request.job_id)
@@ -242,6 +245,7 @@ def _launch(home: Home, request: JobRequest, confirm: bool) -> Optional[Decision
         keepers.start("keeper", job_dir, request.limits.grace_s)
         hooks.reached("reserve.ready")
     except (Refused, OSError) as error:
+        vault.remove(job_dir)
         # A keeper that comes up after all finds this and leaves.
         told = _keeper_refused(job_dir)
         decide.decide(home, request.run, request.job_id, decide.no(told.token if told else "keeper lost", "host"))

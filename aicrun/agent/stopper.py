@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Callable, List
 
-from aicrun.agent import children, evidence, family, launch
+from aicrun.agent import children, evidence, family, launch, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.process import Proc, boot_identity
@@ -29,6 +29,7 @@ def main(job_dir: str) -> int:
     try:
         if launch.hold(os.path.join(job_dir, names.STOPPER_LOCK), 0.0) is None or launch.keeper_lives(job_dir):
             return 0
+        vault.remove(job_dir)
         home = open_home(os.environ)
         job_id = os.path.basename(job_dir)
         run = home.run_of(job_id)

@@ -10,7 +10,7 @@ import shutil
 import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from aicrun.agent import launch
+from aicrun.agent import launch, vault
 from aicrun.agent.home import Home
 from aicrun.agent.programs import bundle_root
 from aicrun.agent.records import Unreadable, read_json, read_record
@@ -35,6 +35,7 @@ class Row:
 def sweep(home: Home, now: float, older_than_s: float = WEEK_S) -> Tuple[Row, ...]:
     """Remove what is due at `now` (seconds since the epoch) and say what it was; one that resists is left for later."""
     _freshen(bundle_root())
+    vault.remove_unneeded(home)
     done = []
     for row in due(home, now, older_than_s):
         if _removed(home, row):

@@ -6,7 +6,7 @@ nobody up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from aicrun.errors import AgentBroken
@@ -48,9 +48,10 @@ class AgentBackend:
         """Send (hash, bytes) pairs to the store, several ahead of their answers."""
         self._link.call_each("store_put", (({"hash": name}, raw) for name, raw in contents), PUT_DEADLINE_S)
 
-    def reserve(self, request: JobRequest, confirm: bool) -> Reserved:
+    def reserve(self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None) -> Reserved:
         """Make the job's record and its keeper; never sent twice by itself."""
-        answer = self._call("reserve", request=to_json(request), confirm=confirm)
+        more = {"secrets": dict(secrets)} if secrets else {}
+        answer = self._call("reserve", request=to_json(request), confirm=confirm, **more)
         report = answer.get("report")
         found = None if report is None else self._record(JobReport, report)
         return Reserved(str(answer.get("answer")), found, str(answer.get("reason") or ""))

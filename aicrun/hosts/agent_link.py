@@ -43,6 +43,7 @@ _CODES = {
     "start_failed": "AIC-E612",
     "invalid_request": "AIC-E613",
     "protocol_mismatch": "AIC-E614",
+    "secret_refused": "AIC-E616",
     "drained": "AIC-E615",
 }
 

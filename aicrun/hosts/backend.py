@@ -6,7 +6,7 @@ A start is never retried blindly: it is asked for by job id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -81,8 +81,11 @@ class Backend(Protocol):
         """Send (hash, bytes) pairs to the store; verified there, safe to repeat."""
         ...
 
-    def reserve(self, request: JobRequest, confirm: bool) -> Reserved:
-        """Make the job's record and its keeper; with `confirm` decide `go` in the same step (one-machine rule)."""
+    def reserve(self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None) -> Reserved:
+        """Make the job's record and its keeper; with `confirm` decide `go` in the same step (one-machine rule).
+
+        `secrets` are {NAME: value} or {NAME: {value, for}}: kept there until the job's keeper ends, and in no record.
+        """
         ...
 
     def look(self, run: str) -> tuple[tuple[JobReport, ...], tuple[str, ...]]:

@@ -64,6 +64,7 @@ REFUSALS = (
     "no_lock",
     "start_failed",
     "internal",
+    "secret_refused",
     "drained",
 )
 

@@ -43,6 +43,7 @@ KEEPER_ERR = "keeper.err"
 LINE = "line.json"
 RETRY = "retry.json"
 REFUSED = "refused.json"
+SECRETS = "secrets.json"
 ORDER = "order.json"
 
 # Below the state root.
