@@ -73,6 +73,29 @@ AIC-E502 the host key changed
   The machine shows another key than the one accepted before: it was installed anew, or somebody stands in between.
   Nothing was sent. Ask whoever runs it before the old key is removed.
   | ssh-keygen -R lab
+AIC-E503 the name of a machine is not known
+  Neither your ssh configuration nor the name service knows the name.
+  | ssh -G lab
+AIC-E504 a machine refuses connections
+  It is up, and nothing listens on that port: sshd is not running, or listens on another port.
+  | ssh lab exit
+AIC-E505 a machine does not answer
+  Nothing came back from that address within the time to connect. This says nothing about runs on it.
+  | aicrun machines down lab
+AIC-E506 a machine does not let you in
+  Nothing is ever asked at a prompt: a key, an agent or a ticket must be enough. A shared connection that you opened by
+  hand (ControlPath in your ssh configuration) is used too.
+  | ssh -v lab exit
+AIC-E507 a key cannot be used
+  The key file is missing, cannot be read, or has a passphrase and no agent holds it.
+  | ssh-add
+AIC-E508 a jump host failed
+  The machine itself was never asked. Try the hop by hand first.
+  | ssh -J hop lab exit
+AIC-E509 the ssh configuration cannot be read
+  The system's ssh is asked how it would reach the machine (`ssh -G`); it refused, or the target in machines.yaml names
+  no host.
+  | ssh -G lab
 AIC-E510 a machine has no suitable python3
   The agent needs a python3 of 3.8 or newer that belongs to the system. A virtual environment's does not count, for it
   goes away.
@@ -93,9 +116,15 @@ AIC-E515 uv could not be fetched
   Environments are built with uv. Where a machine has none, one pinned version is fetched from the package index and
   checked against a pinned hash.
   | PIP_INDEX_URL=https://mirror.lan/simple aicrun apply run.yaml
+AIC-E516 the login shell does not run commands
+  A start file of the account replaces the shell or ends it, or the shell is a restricted one. The agent is called
+  through the login shell, once for each command.
+  | ssh lab true
+AIC-E520 the connection was dropped before anything was said
+  A busy sshd drops some of many new connections (MaxStartups). It was tried again several times.
+  | aicrun doctor lab
 AIC-E590 this way to reach a machine is not supported yet
-  The inventory names a machine behind ssh or a cluster; this version reaches only the machine it runs on. Such a
-  machine counts as silent: it may hold the run.
+  The inventory names a cluster, which this version does not reach. It counts as silent: it may hold the run.
   | aicrun apply run.yaml --except lab
 AIC-E591 a machine gave no answer in time
   It was asked together with all others and had not answered when the deadline passed. This says nothing about runs.

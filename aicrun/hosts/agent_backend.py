@@ -173,6 +173,7 @@ class AgentBackend:
     def close(self) -> None:
         """End the connection; runs are not touched."""
         self._link.close()
+        self._transport.close()
 
     def _call(self, name: str, **body: Any) -> dict[str, Any]:
         answer, _ = self._link.call(name, body)

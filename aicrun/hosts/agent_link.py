@@ -5,6 +5,7 @@ It must not know what a call means. After a fault the next call opens a new conn
 
 from __future__ import annotations
 
+import random
 import secrets
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import Any
 from aicrun.errors import AgentBroken, AicrunError, HostRefused, HostUnreachable, Way
 from aicrun.hosts.bootstrap import ARGV, opening
 from aicrun.hosts.bundle import Bundle
+from aicrun.hosts.ssh_faults import DROPPED
 from aicrun.hosts.transport import Channel, Transport
 from aicrun.wire.calls import (
     PROTOCOL_FIRST,
@@ -28,6 +30,8 @@ from aicrun.wire.codec import WireError
 DEADLINE_S = 60.0
 # Requests on their way before the first reply is read; small, so that neither pipe can fill while both sides write.
 WINDOW = 32
+# sshd's MaxStartups drops at random while many connections are being made; they come through a moment later.
+DROP_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
 
 _CODES = {
     "gpu_busy": "AIC-E601",
@@ -119,6 +123,17 @@ class AgentLink:
             watch.cancel()
 
     def _opened(self) -> Channel:
+        for pause_s in (*DROP_PAUSES_S, 0.0):
+            try:
+                return self._opened_once()
+            except HostUnreachable as error:
+                # A busy sshd drops some of many connections before it says a word: nothing was asked yet.
+                if error.code != DROPPED or not pause_s:
+                    raise
+            time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311  not for secrets
+        raise AssertionError("the last round returns or raises")
+
+    def _opened_once(self) -> Channel:
         for with_archive in (False, True):
             channel = self._transport.open(ARGV)
             self._channel, self._marker = channel, secrets.token_hex(16)
@@ -176,7 +191,10 @@ class AgentLink:
 
     def _broken(self, channel: Channel, watch: Watch, error: Exception) -> AicrunError:
         said = channel.stderr_text().strip()
+        fault = None if watch.passed else channel.fault()
         self._drop(timeout_s=0.5)
+        if fault is not None:
+            return fault
         facts = (("it said", said.splitlines()[-1][:300]),) if said else ()
         if watch.passed:
             return HostUnreachable(

@@ -11,8 +11,11 @@ import json
 from aicrun.hosts.bundle import Bundle
 
 # No quotes and nothing a shell would expand, so that any login shell can carry it between single quotes.
-ONE_LINER = "import sys;s=sys.stdin.buffer;exec(s.read(int(s.readline())))"
+ONE_LINER = "import sys;s=sys.stdin.buffer;s.readline();exec(s.read(int(s.readline())))"
 ARGV = ("python3", "-I", "-S", "-c", ONE_LINER)
+# A start file that replaces the login shell (`exec zsh`) makes the new shell read what is meant for the script: the
+# first line ends it at once, with this code.
+SHELL_REPLACED = 97
 
 _SCRIPT = r"""
 import json, os, sys
@@ -135,4 +138,4 @@ def opening(bundle: Bundle, marker: str, *, with_archive: bool) -> bytes:
     archive = bundle.archive if with_archive else b""
     asked = json.dumps({"marker": marker, "digest": bundle.digest, "archive_bytes": len(archive)})
     script = (_SCRIPT % {"asked": asked}).encode("ascii")
-    return b"%d\n" % len(script) + script + archive
+    return b"exit %d\n%d\n" % (SHELL_REPLACED, len(script)) + script + archive

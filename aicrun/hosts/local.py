@@ -58,6 +58,10 @@ class LocalChannel:
         """What the program wrote on stderr so far, at most 4 KiB."""
         return os.pread(self._stderr.fileno(), STDERR_CAP_BYTES, 0).decode("utf-8", "replace")
 
+    def fault(self) -> None:
+        """Nothing lies between this process and its child that could fail."""
+        return
+
     def abort(self) -> None:
         """End the program at once, so that a read that is going on sees the end."""
         self._process.kill()
@@ -81,6 +85,8 @@ class LocalChannel:
 
 class LocalTransport:
     """Runs programs of this machine; `python3` means a real interpreter of at least 3.8, never one of a venv."""
+
+    carrier = "this machine"
 
     def __init__(self, name: str, env: Mapping[str, str] | None = None) -> None:
         self.name = name
@@ -106,6 +112,10 @@ class LocalTransport:
         except OSError as error:
             raise HostUnreachable("AIC-E510", f"{program[0]} cannot be started on this machine: {error}") from error
         return done.returncode, done.stdout, done.stderr
+
+    def close(self) -> None:
+        """Nothing is shared between channels here."""
+        return
 
     def _resolved(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         return (system_python(self._env.get("PATH", "")), *argv[1:]) if argv[0] == "python3" else argv

@@ -1,8 +1,10 @@
-"""Transport: how a machine is reached, and nothing else. Two ways will carry it: this machine, and ssh."""
+"""Transport: how a machine is reached, and nothing else. This machine is `local.py`, ssh is `carriers.py`."""
 
 from __future__ import annotations
 
 from typing import IO, Protocol
+
+from aicrun.errors import AicrunError
 
 
 class Channel(Protocol):
@@ -13,6 +15,10 @@ class Channel(Protocol):
 
     def stderr_text(self) -> str:
         """What the program wrote on stderr so far, at most 4 KiB, as text."""
+        ...
+
+    def fault(self) -> AicrunError | None:
+        """Why the channel ended before its program did, when the carrier knows; None when it is the program's end."""
         ...
 
     def abort(self) -> None:
@@ -29,10 +35,19 @@ class Transport(Protocol):
 
     name: str
 
+    @property
+    def carrier(self) -> str:
+        """Who carries, and to where, as `doctor` shows it."""
+        ...
+
     def open(self, argv: tuple[str, ...]) -> Channel:
         """Start `argv` (no shell); raises `HostUnreachable` when the machine cannot be reached."""
         ...
 
     def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
         """Run `argv` to its end: (exit code, stdout, stderr); raises `HostUnreachable` after `timeout_s`."""
+        ...
+
+    def close(self) -> None:
+        """End what is shared between channels; programs over there are not touched."""
         ...

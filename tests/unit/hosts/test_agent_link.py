@@ -20,6 +20,7 @@ from aicrun.hosts.local import LocalChannel
 PRELUDE = """
 import json, sys, time
 source, out = sys.stdin.buffer, sys.stdout.buffer
+source.readline()
 source.read(int(source.readline()))
 def ask():
     sizes = [int(size) for size in source.readline().split()]
@@ -38,6 +39,7 @@ class Program:
     """A transport whose every program is one of a test's own."""
 
     name = "lab"
+    carrier = "a test"
 
     def __init__(self, behaviour: str) -> None:
         self.behaviour = behaviour
@@ -49,6 +51,9 @@ class Program:
 
     def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
         raise AssertionError("a link opens a channel")
+
+    def close(self) -> None:
+        return
 
 
 def link(behaviour: str) -> tuple[AgentLink, Program]:

@@ -1,0 +1,87 @@
+"""A machine behind ssh, whichever carrier takes it: fabric where it can obey the configuration, else OpenSSH.
+
+The choice is made at the first channel. When fabric then cannot do it (a hardware key, an algorithm it lacks), OpenSSH
+takes over for good, and its refusal is the one that counts. A call is never sent over both.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from aicrun.hosts.openssh import OpenSshTransport
+from aicrun.hosts.ssh_route import FABRIC, OPENSSH, Route, Target, ask
+from aicrun.hosts.transport import Channel
+
+if TYPE_CHECKING:
+    from aicrun.hosts.ssh import FabricTransport
+
+T = TypeVar("T")
+
+
+class SshTransport:
+    """One machine behind ssh."""
+
+    def __init__(self, name: str, target: Target) -> None:
+        self.name = name
+        self._target = target
+        self._lock = threading.Lock()
+        self._carrier: FabricTransport | OpenSshTransport | None = None
+
+    @property
+    def carrier(self) -> str:
+        """Who carries, and to where; why it is OpenSSH, where it is."""
+        return self._chosen().carrier
+
+    def open(self, argv: tuple[str, ...]) -> Channel:
+        """Start `argv` there with pipes; raises `HostUnreachable`."""
+        return self._carried(lambda carrier: carrier.open(argv))
+
+    def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
+        """Run `argv` to its end: (exit code, stdout, stderr); raises `HostUnreachable` after `timeout_s`."""
+        return self._carried(lambda carrier: carrier.run(argv, stdin, timeout_s))
+
+    def close(self) -> None:
+        """End the connection; programs over there are not touched."""
+        with self._lock:
+            if self._carrier is not None:
+                self._carrier.close()
+
+    def _carried(self, deed: Callable[[FabricTransport | OpenSshTransport], T]) -> T:
+        carrier = self._chosen()
+        if isinstance(carrier, OpenSshTransport):
+            return deed(carrier)
+        from aicrun.hosts.ssh import CannotCarry
+
+        try:
+            return deed(carrier)
+        except CannotCarry as error:
+            why = f"fabric could not: {error}"
+        with self._lock:
+            carrier.close()
+            self._carrier = OpenSshTransport(self.name, replace(ask(self._target), carrier=OPENSSH, why=why))
+            return deed(self._carrier)
+
+    def _chosen(self) -> FabricTransport | OpenSshTransport:
+        with self._lock:
+            if self._carrier is None:
+                self._carrier = _choose(self.name, ask(self._target))
+            return self._carrier
+
+
+def _choose(name: str, route: Route) -> FabricTransport | OpenSshTransport:
+    jumps = tuple(ask(jump) for jump in route.jumps)
+    for jump in jumps:
+        if jump.carrier != FABRIC or jump.jumps:
+            why = jump.why or "it has a jump of its own"
+            return OpenSshTransport(
+                name, replace(route, carrier=OPENSSH, why=route.why or f"{jump.target.host}: {why}")
+            )
+    if route.carrier != FABRIC:
+        return OpenSshTransport(name, route)
+    # Imported here: fabric costs a sixth of a second, which a command without ssh machines must not pay.
+    from aicrun.hosts.ssh import FabricTransport
+
+    return FabricTransport(name, route, jumps)

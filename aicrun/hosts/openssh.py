@@ -1,0 +1,230 @@
+"""The system's OpenSSH as a carrier: one child per channel, over one shared connection to a machine.
+
+It obeys everything that a user's configuration can say, but never asks a question, never accepts a key, and forwards
+nothing. A ControlPath of the user's own is used as it is; else the connection is shared below a private folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import IO
+
+from aicrun.errors import AicrunError, HostUnreachable
+from aicrun.hosts import ssh_faults
+from aicrun.hosts.bootstrap import ARGV
+from aicrun.hosts.remote_call import command_of
+from aicrun.hosts.ssh_keys import trouble_of
+from aicrun.hosts.ssh_route import Route, configuration
+
+CONNECT_TIMEOUT_S = 10
+KEEPALIVE_S = 15
+STDERR_CAP_BYTES = 4096
+EXIT_WAIT_S = 2.0
+# Ended by `close`; of a command that was killed it stays that long, and goes.
+IDLE_S = 30
+
+# First in our own configuration, so that it counts for the machine and for every hop on the way; the user's follows.
+_STRICT = """\
+BatchMode yes
+StrictHostKeyChecking yes
+ClearAllForwardings yes
+ForwardAgent no
+ForwardX11 no
+PermitLocalCommand no
+RemoteCommand none
+"""
+# What a hop's failure looks like from behind it.
+_TOLD_BY_NOBODY = (ssh_faults.JUMP, ssh_faults.DROPPED, ssh_faults.ENDED)
+_SYSTEM = "/etc/ssh/ssh_config"
+
+
+class OpenSshChannel:
+    """A program on the machine, with its pipes; the child is an `ssh`."""
+
+    def __init__(self, argv: tuple[str, ...], explain: Callable[[int, str], AicrunError | None]) -> None:
+        self._explain = explain
+        # In a file, not a pipe: nobody has to read it for the program to go on.
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
+        env = _environment()
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=env,
+                start_new_session=True,
+            )
+        except OSError:
+            self._stderr.close()
+            raise
+        if self._process.stdin is None or self._process.stdout is None:
+            raise AssertionError("both pipes were asked for")
+        self.stdin: IO[bytes] = self._process.stdin
+        self.stdout: IO[bytes] = self._process.stdout
+
+    def stderr_text(self) -> str:
+        """What the program, or ssh itself, wrote on stderr so far, at most 4 KiB."""
+        if self._stderr.closed:
+            return ""
+        return os.pread(self._stderr.fileno(), STDERR_CAP_BYTES, 0).decode("utf-8", "replace")
+
+    def fault(self) -> AicrunError | None:
+        """Why this channel ended, when that is known; waits a moment for ssh to say it."""
+        try:
+            code = self._process.wait(EXIT_WAIT_S)
+        except subprocess.TimeoutExpired:
+            return None
+        return self._explain(code, self.stderr_text())
+
+    def abort(self) -> None:
+        """End our ssh at once, so that a read that is going on sees the end."""
+        self._process.kill()
+
+    def close(self, timeout_s: float = 5.0) -> int | None:
+        """Close both pipes; the program's exit code, or None when it did not end in time."""
+        for stream in (self.stdin, self.stdout):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                continue
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            # The program is left alone; our end of it goes, for nobody would read it any more.
+            self._process.terminate()
+            threading.Thread(target=self._process.wait, daemon=True).start()
+            return None
+        finally:
+            self._stderr.close()
+
+
+def _environment() -> dict[str, str]:
+    # In the words that are understood, and without a way to ask a person anything.
+    return {**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
+
+
+class OpenSshTransport:
+    """A machine behind the system's ssh."""
+
+    def __init__(self, name: str, route: Route) -> None:
+        self.name = name
+        self.carrier = f"{route.address} by OpenSSH" + (f" ({route.why})" if route.why else "")
+        self._place = ssh_faults.Place(name, route)
+        self._folder = ""
+        self._lock = threading.Lock()
+
+    def open(self, argv: tuple[str, ...]) -> OpenSshChannel:
+        """Start `argv` there with pipes; what keeps it from starting is told by the channel's `fault`."""
+        try:
+            return OpenSshChannel(self._argv(argv), self._call_explained if argv == ARGV else self._explained)
+        except OSError as error:
+            raise HostUnreachable("AIC-E511", f"ssh cannot be started on this machine: {error}") from error
+
+    def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
+        """Run `argv` to its end: (exit code, stdout, stderr); raises `HostUnreachable` after `timeout_s`."""
+        env = _environment()
+        try:
+            done = subprocess.run(
+                self._argv(argv), input=stdin, capture_output=True, env=env, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise HostUnreachable("AIC-E591", f"{self.name} gave no answer within {timeout_s:.0f}s") from error
+        except OSError as error:
+            raise HostUnreachable("AIC-E511", f"ssh cannot be started on this machine: {error}") from error
+        fault = self._explained(done.returncode, done.stderr.decode("utf-8", "replace"))
+        if fault is not None:
+            raise fault
+        return done.returncode, done.stdout, done.stderr
+
+    def close(self) -> None:
+        """End the shared connection and remove its folder; programs over there are not touched."""
+        with self._lock:
+            folder, self._folder = self._folder, ""
+        if not folder:
+            return
+        if not self._place.route.has_control_path:
+            ask = ("ssh", *_from(folder), "-O", "exit", *self._place.route.target.arguments)
+            subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _call_explained(self, code: int, said: str) -> AicrunError | None:
+        return self._explained(code, said) or ssh_faults.of_agent_call(self._place, code, said)
+
+    def _explained(self, code: int, said: str) -> AicrunError | None:
+        fault = ssh_faults.of_openssh(self._place, code, said)
+        if fault is None:
+            return None
+        aloud = ""
+        if fault.code == ssh_faults.UNKNOWN_KEY or (self._place.route.jumps and fault.code in _TOLD_BY_NOBODY):
+            aloud = self._asked_aloud()
+            plain = "\n".join(line for line in aloud.splitlines() if not line.startswith("debug"))
+            fault = ssh_faults.of_openssh(self._place, code, plain) or fault
+        if fault.code == ssh_faults.UNKNOWN_KEY:
+            return ssh_faults.unknown_key(self._place, _key_in(aloud), said)
+        if fault.code == ssh_faults.AUTH:
+            trouble = trouble_of(self._place.route)
+            return ssh_faults.plain(self._place, ssh_faults.KEY_FILE, trouble) if trouble else fault
+        return fault
+
+    def _asked_aloud(self) -> str:
+        """What a talkative ssh says on the way there: the keys that are shown, and the words of a hop.
+
+        A connection that is shared hides what its hops say (ControlPersist in sshconnect.c).
+        """
+        options = ("-v", "-T", "-o", "ControlPath=none", "-o", "ControlPersist=no")
+        argv = ("ssh", *_from(self._made()), *options, *self._place.route.target.arguments, "exit")
+        try:
+            said = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=_environment(),
+                timeout=CONNECT_TIMEOUT_S * 2,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return said.stderr.decode("utf-8", "replace")
+
+    def _argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return ("ssh", *_from(self._made()), "-T", *self._place.route.target.arguments, command_of(argv))
+
+    def _made(self) -> str:
+        """The private folder with our configuration and, unless the user shares connections already, our socket."""
+        with self._lock:
+            if not self._folder:
+                # Short, whatever TMPDIR says: a socket's path may have about a hundred characters.
+                self._folder = tempfile.mkdtemp(prefix="aic-", dir="/tmp")  # made 0700, by mkdtemp
+                with open(os.path.join(self._folder, "config"), "x", encoding="utf-8") as stream:
+                    stream.write(_configuration(self._place.route, self._folder))
+            return self._folder
+
+
+def _key_in(aloud: str) -> str:
+    # With hops each shows one; the last is the one that was refused.
+    shown = re.findall(r"Server host key: (\S+) (SHA256:\S+)", aloud)
+    return f"{shown[-1][0].removeprefix('ssh-').upper()} {shown[-1][1]}" if shown else ""
+
+
+def _from(folder: str) -> tuple[str, ...]:
+    return ("-F", os.path.join(folder, "config"))
+
+
+def _configuration(route: Route, folder: str) -> str:
+    lines = [_STRICT.rstrip()]
+    if not route.connect_timeout_s:
+        lines.append(f"ConnectTimeout {CONNECT_TIMEOUT_S}")
+    if not route.has_keepalive:
+        lines += [f"ServerAliveInterval {KEEPALIVE_S}", "ServerAliveCountMax 3"]
+    if not route.has_control_path:
+        lines += ["ControlMaster auto", f"ControlPath {folder}/%C", f"ControlPersist {IDLE_S}"]
+    other = configuration()
+    lines += [f'Include "{other[1]}"'] if other else ["Include ~/.ssh/config", f"Include {_SYSTEM}"]
+    return "\n".join(lines) + "\n"

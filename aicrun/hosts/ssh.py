@@ -1,0 +1,340 @@
+"""fabric as a carrier: one connection per machine, raw channels on it. The only door to fabric and paramiko.
+
+Keys are checked against the known_hosts files that the configuration names and never accepted; nothing is asked.
+`fabric.Connection.run`, `get` and `put` are not used: they choke on long streams (see `benchmarks/`). What fabric
+cannot do here, authenticating with a hardware key say, is left to OpenSSH by the caller (`CannotCarry`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import socket
+import threading
+from typing import IO, Any
+
+import fabric
+import paramiko
+
+from aicrun.errors import AicrunError, HostUnreachable
+from aicrun.hosts import ssh_faults
+from aicrun.hosts.remote_call import command_of
+from aicrun.hosts.ssh_route import Route
+
+CONNECT_TIMEOUT_S = 10
+KEEPALIVE_S = 15
+DEAD_AFTER_MS = 60_000
+STDERR_CAP_BYTES = 4096
+BUFFER_BYTES = 256 * 1024
+DRAIN_S = 1.0
+
+# OpenSSH's name of a list of algorithms, and paramiko's.
+_KINDS = {
+    "ciphers": "ciphers",
+    "macs": "macs",
+    "kexalgorithms": "kex",
+    "hostkeyalgorithms": "keys",
+    "pubkeyacceptedalgorithms": "pubkeys",
+}
+
+
+class CannotCarry(Exception):
+    """fabric cannot reach this machine, and OpenSSH may: nothing was started there."""
+
+
+class _Offered(paramiko.MissingHostKeyPolicy):
+    """Accepts no key that is not known, and remembers what was offered."""
+
+    class Refused(Exception):
+        """The key of the machine is not known; `key` is as a person reads it."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__(key)
+            self.key = key
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
+        """Refuse, with the key's fingerprint."""
+        raise self.Refused(_shown(key))
+
+
+def _shown(key: paramiko.PKey) -> str:
+    return f"{key.get_name().removeprefix('ssh-').upper()} {key.fingerprint}"
+
+
+class _Output(io.RawIOBase):
+    """The stdout of a channel as a raw stream; keeps its stderr from filling the window meanwhile."""
+
+    def __init__(self, channel: FabricChannel) -> None:
+        self._channel = channel
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._channel.received(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Input(io.RawIOBase):
+    """The stdin of a channel as a raw stream."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        try:
+            return self._channel.send(bytes(data))
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            raise BrokenPipeError(str(error)) from error
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            try:
+                self._channel.shutdown_write()
+            except (OSError, EOFError):
+                # The connection is gone: so is the pipe.
+                return
+
+
+class FabricChannel:
+    """A program on the machine, with its pipes."""
+
+    def __init__(self, channel: paramiko.Channel, transport: FabricTransport) -> None:
+        self._channel = channel
+        self._transport = transport
+        self._said = b""
+        channel.settimeout(DRAIN_S)
+        self.stdin: IO[bytes] = io.BufferedWriter(_Input(channel), BUFFER_BYTES)
+        self.stdout: IO[bytes] = io.BufferedReader(_Output(self), BUFFER_BYTES)
+
+    def received(self, most: int) -> bytes:
+        """Bytes of stdout, none at its end; stderr is taken out of the way meanwhile."""
+        while True:
+            self._take_stderr()
+            try:
+                return self._channel.recv(most)
+            except TimeoutError:
+                continue
+
+    def _take_stderr(self) -> None:
+        while self._channel.recv_stderr_ready():
+            part = self._channel.recv_stderr(BUFFER_BYTES)
+            self._said += part[: max(0, STDERR_CAP_BYTES - len(self._said))]
+
+    def stderr_text(self) -> str:
+        """What the program wrote on stderr so far, at most 4 KiB."""
+        self._take_stderr()
+        return self._said.decode("utf-8", "replace")
+
+    def fault(self) -> AicrunError | None:
+        """Why this channel ended, when that is known."""
+        self._channel.status_event.wait(DRAIN_S)
+        return self._transport.explained(self._channel.exit_status, self.stderr_text())
+
+    def abort(self) -> None:
+        """Cut the channel at once: a read that is going on sees the end."""
+        self._channel.close()
+
+    def close(self, timeout_s: float = 5.0) -> int | None:
+        """Close both pipes; the program's exit code, or None when it did not end in time (it is left alone)."""
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        has_ended = self._channel.status_event.wait(timeout_s)
+        code = self._channel.exit_status if has_ended else -1
+        self._channel.close()
+        self.stdout.close()
+        return code if code >= 0 else None
+
+
+class FabricTransport:
+    """A machine behind fabric; connects at the first channel."""
+
+    def __init__(self, name: str, route: Route, jumps: tuple[Route, ...] = ()) -> None:
+        self.name = name
+        self.carrier = f"{route.address} by fabric"
+        self._place = ssh_faults.Place(name, route)
+        self._jumps = jumps
+        self._lock = threading.Lock()
+        self._connection: fabric.Connection | None = None
+
+    def open(self, argv: tuple[str, ...]) -> FabricChannel:
+        """Start `argv` there with pipes; raises `HostUnreachable`, or `CannotCarry`."""
+        try:
+            channel = self._connected().open_session(timeout=CONNECT_TIMEOUT_S)
+            channel.exec_command(command_of(argv))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            self.close()
+            raise ssh_faults.plain(self._place, ssh_faults.ENDED, str(error)) from error
+        return FabricChannel(channel, self)
+
+    def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
+        """Run `argv` to its end: (exit code, stdout, stderr); raises `HostUnreachable` after `timeout_s`."""
+        channel = self.open(argv)
+        timer = threading.Timer(timeout_s, channel.abort)
+        timer.start()
+        try:
+            threading.Thread(target=_write_all, args=(channel.stdin, stdin), daemon=True).start()
+            out = channel.stdout.read()
+            said, code = channel.stderr_text(), channel.close(timeout_s)
+        finally:
+            timer.cancel()
+        if code is None:
+            raise HostUnreachable("AIC-E591", f"{self.name} gave no answer within {timeout_s:.0f}s")
+        return code, out, said.encode()
+
+    def close(self) -> None:
+        """End the connection; programs over there are not touched."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        while connection is not None:
+            connection.close()
+            connection = connection.gateway if isinstance(connection.gateway, fabric.Connection) else None
+
+    def explained(self, code: int, said: str) -> AicrunError | None:
+        """What an exit code of the call itself means, or why the connection is gone; None for a program's own end."""
+        connection = self._connection
+        if code < 0 and (connection is None or not connection.is_connected):
+            return ssh_faults.plain(self._place, ssh_faults.ENDED, "")
+        return ssh_faults.of_agent_call(self._place, code, said)
+
+    def _connected(self) -> paramiko.Transport:
+        with self._lock:
+            if self._connection is None or not self._connection.is_connected:
+                self._connection = self._opened()
+            found: paramiko.Transport = self._connection.transport
+            return found
+
+    def _opened(self) -> fabric.Connection:
+        gateway = None
+        for jump in self._jumps:
+            gateway = _connection(jump, gateway)
+            try:
+                _open(gateway)
+            except CannotCarry:
+                raise
+            except _Offered.Refused as refused:
+                raise ssh_faults.unknown_key(self._of(jump), refused.key) from refused
+            except Exception as error:
+                raise ssh_faults.plain(self._place, ssh_faults.JUMP, f"{jump.address}: {error}") from error
+        connection = _connection(self._place.route, gateway)
+        try:
+            _open(connection)
+        except (paramiko.SSHException, OSError, EOFError, _Offered.Refused) as error:
+            raise self._refused(error) from error
+        return connection
+
+    def _of(self, jump: Route) -> ssh_faults.Place:
+        return ssh_faults.Place(jump.target.host, jump)
+
+    def _refused(self, error: Exception) -> Exception:
+        place = self._place
+        if isinstance(error, _Offered.Refused):
+            return ssh_faults.unknown_key(place, error.key)
+        if isinstance(error, paramiko.BadHostKeyException):
+            return ssh_faults.changed_key(place, _shown(error.key), _shown(error.expected_key))
+        if isinstance(error, socket.gaierror):
+            return ssh_faults.plain(place, ssh_faults.NO_NAME, error.strerror or "")
+        kind = _kind_of(error)
+        return ssh_faults.plain(place, kind, str(error)) if kind else CannotCarry(str(error))
+
+
+def _kind_of(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, paramiko.AuthenticationException):
+        # OpenSSH may have more to offer (hardware keys, an agent that asks): it has the last word.
+        return ""
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        causes = tuple(error.errors.values())
+        return (
+            ssh_faults.REFUSED if any(isinstance(one, ConnectionRefusedError) for one in causes) else ssh_faults.TIMEOUT
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return ssh_faults.REFUSED
+    if isinstance(error, TimeoutError):
+        return ssh_faults.TIMEOUT
+    if "protocol banner" in text or isinstance(error, (ConnectionResetError, EOFError)):
+        return ssh_faults.DROPPED
+    if isinstance(error, OSError):
+        return ssh_faults.TIMEOUT
+    return ""
+
+
+def _write_all(stream: IO[bytes], data: bytes) -> None:
+    try:
+        stream.write(data)
+        stream.close()
+    except (BrokenPipeError, ValueError):
+        # It did not want to read all of it.
+        return
+
+
+def _connection(route: Route, gateway: fabric.Connection | None) -> fabric.Connection:
+    config = fabric.Config(overrides={"load_ssh_configs": False}, lazy=True)
+    connection = fabric.Connection(
+        route.host,
+        user=route.user or None,
+        port=route.port,
+        config=config,
+        gateway=gateway,
+        connect_timeout=route.connect_timeout_s or CONNECT_TIMEOUT_S,
+        connect_kwargs=_credentials(route),
+    )
+    for path in route.known_hosts:
+        try:
+            connection.client.load_system_host_keys(os.path.expanduser(path))
+        except OSError:
+            # A file of known hosts that is not there knows none.
+            continue
+    # fabric's own policy would accept any key.
+    connection.client.set_missing_host_key_policy(_Offered())
+    return connection
+
+
+def _credentials(route: Route) -> dict[str, Any]:
+    paths = [os.path.expanduser(path) for path in route.identities]
+    found: dict[str, Any] = {
+        "key_filename": [path for path in paths if os.path.isfile(path) and not path.endswith("_sk")],
+        "allow_agent": not route.identities_only,
+        "look_for_keys": False,
+        "transport_factory": _quick,
+        "banner_timeout": CONNECT_TIMEOUT_S,
+        "auth_timeout": CONNECT_TIMEOUT_S * 3,
+    }
+    disabled = _disabled(route)
+    if disabled:
+        found["disabled_algorithms"] = disabled
+    return found
+
+
+def _disabled(route: Route) -> dict[str, list[str]]:
+    """What paramiko knows and the configuration does not allow."""
+    found = {}
+    for key, allowed in route.algorithms:
+        kind = _KINDS[key]
+        known = tuple(getattr(paramiko.Transport, f"_preferred_{kind}", ()))
+        rest = [name for name in known if name not in allowed]
+        if known and len(rest) == len(known):
+            raise CannotCarry(f"it knows none of the {key} that are configured")
+        found[kind] = rest
+    return found
+
+
+def _open(connection: fabric.Connection) -> None:
+    connection.open()
+    connection.transport.set_keepalive(KEEPALIVE_S)
+
+
+def _quick(sock: Any, **options: Any) -> paramiko.Transport:
+    """A transport that sends small writes at once: the kernel would hold them back 40 ms else (`benchmarks/`)."""
+    if isinstance(sock, socket.socket):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
+    return paramiko.Transport(sock, **options)

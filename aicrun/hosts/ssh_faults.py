@@ -1,0 +1,201 @@
+"""Why a machine cannot be reached, as one of few kinds, each with the next step. Pure: text and codes in, errors out.
+
+Both carriers end here, so that a fault reads the same whichever met it. It must not decide to try again; `DROPPED` is
+the one kind that may be tried again, for nothing was said on the connection yet.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aicrun.errors import HostUnreachable, Way
+from aicrun.hosts.bootstrap import SHELL_REPLACED
+from aicrun.hosts.remote_call import NO_PYTHON
+from aicrun.hosts.ssh_route import Route
+
+UNKNOWN_KEY, CHANGED_KEY = "AIC-E501", "AIC-E502"
+NO_NAME, REFUSED, TIMEOUT, AUTH = "AIC-E503", "AIC-E504", "AIC-E505", "AIC-E506"
+KEY_FILE, JUMP, DROPPED = "AIC-E507", "AIC-E508", "AIC-E520"
+LOGIN_SHELL, NO_PYTHON_THERE, ENDED = "AIC-E516", "AIC-E510", "AIC-E511"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which machine is meant, in words: its name in the inventory, and where its route leads."""
+
+    name: str
+    route: Route
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """The `machine` row of an error."""
+        route = self.route
+        over = f" over {', '.join(jump.host for jump in route.jumps)}" if route.jumps else ""
+        return "machine", f"{self.name} (ssh: {route.target.host}), {route.host} port {route.port}{over}"
+
+    @property
+    def by_hand(self) -> str:
+        """The command with which a person tries the same."""
+        target = self.route.target
+        port = f"-p {target.port} " if target.port else ""
+        return f"ssh {port}{f'{target.user}@' if target.user else ''}{target.host}"
+
+
+# OpenSSH's own words, in the order in which they decide (ssh.c, sshconnect.c, sshconnect2.c of OpenSSH 7.4 to 10).
+_SAID = (
+    (CHANGED_KEY, r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for \S+ has changed|REVOKED HOST KEY"),
+    (UNKNOWN_KEY, r"Host key verification failed|No \S+ host key is known"),
+    (JUMP, r"stdio forwarding failed|Connection (?:closed|timed out).*UNKNOWN|channel 0: open failed"),
+    (NO_NAME, r"Could not resolve hostname"),
+    (AUTH, r"Permission denied|Too many authentication failures|no more authentication methods"),
+    (DROPPED, r"kex_exchange_identification|ssh_exchange_identification|banner exchange|Exceeded MaxStartups"),
+    (REFUSED, r"Connection refused"),
+    (TIMEOUT, r"timed out|No route to host|Network is unreachable|Host is down"),
+    (ENDED, r"client_loop|Connection reset|Connection to \S+ closed|Timeout, server|mux_client|Broken pipe"),
+)
+
+
+def of_agent_call(place: Place, code: int, said: str) -> HostUnreachable | None:
+    """What it means that the agent's call ended with `code`; None when it is the agent's own end."""
+    if code == NO_PYTHON:
+        return no_python(place)
+    if code == SHELL_REPLACED:
+        return login_shell(place, "a start file replaces it (exec)", said)
+    if code in (126, 127):
+        return login_shell(place, f"it ended with code {code}", said)
+    return None
+
+
+def of_openssh(place: Place, code: int, said: str) -> HostUnreachable | None:
+    """What it means that ssh ended with `code` after saying `said`; None when that is nothing of the carrier's."""
+    if code != 255:
+        return None
+    kind = next((kind for kind, words in _SAID if re.search(words, said)), ENDED)
+    if kind in (REFUSED, TIMEOUT, NO_NAME, AUTH, DROPPED) and _is_of_jump(place, said):
+        kind = JUMP
+    last = _telling(said)
+    if kind == UNKNOWN_KEY:
+        return unknown_key(place, "", said=last)
+    if kind == CHANGED_KEY:
+        found = re.search(r"(SHA256:\S+?)\.?\s", said + " ")
+        line = re.search(r"(\S+known_hosts\S*):(\d+)", said)
+        return changed_key(place, found[1] if found else "", f"{line[1]} line {line[2]}" if line else "")
+    return plain(place, kind, last)
+
+
+def _is_of_jump(place: Place, said: str) -> bool:
+    """True when the last words name a jump host, so that the machine itself was never asked."""
+    return any(re.search(rf"\b{re.escape(jump.host)}\b", said) for jump in place.route.jumps) or "UNKNOWN port" in said
+
+
+def _telling(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(("@", "**"))]
+    return lines[-1][:300] if lines else ""
+
+
+_WORDS = {
+    NO_NAME: "the name of {name} is not known: {host}",
+    REFUSED: "{name} refuses connections on port {port}",
+    TIMEOUT: "{name} does not answer on port {port}",
+    AUTH: "{name} does not let {user} in",
+    KEY_FILE: "the key for {name} cannot be used",
+    JUMP: "a jump host on the way to {name} failed",
+    DROPPED: "{name} dropped the connection before anything was said",
+    ENDED: "the connection to {name} ended",
+}
+
+
+def plain(place: Place, kind: str, said: str) -> HostUnreachable:
+    """The error of a kind that needs no more than what was said; `said` is one line, may be empty."""
+    route = place.route
+    words = _WORDS[kind].format(name=place.name, host=route.host, port=route.port, user=route.user or "you")
+    facts = [place.row]
+    if said:
+        facts.append(("key" if kind == KEY_FILE else "ssh says", said))
+    return HostUnreachable(kind, words, facts=tuple(facts), ways=_ways(place, kind))
+
+
+def _ways(place: Place, kind: str) -> tuple[Way, ...]:
+    look = Way("look closer", f"aicrun doctor {place.name}")
+    target = place.route.target.host
+    ways: dict[str, tuple[Way, ...]] = {
+        NO_NAME: (Way("see what ssh makes of it", f"ssh -G {target}"),),
+        REFUSED: (Way("try it by hand", f"{place.by_hand} exit"), look),
+        TIMEOUT: (
+            Way("try it by hand", f"{place.by_hand} exit"),
+            Way("it is off for long", f"aicrun machines down {place.name}"),
+            Way("this once without it", f"aicrun apply run.yaml --except {place.name}"),
+        ),
+        AUTH: (
+            Way("see what is offered", f"{place.by_hand} -v exit"),
+            Way("put your key there", f"ssh-copy-id {target}"),
+        ),
+        KEY_FILE: (Way("unlock it once", "ssh-add"), Way("see which one is used", f"ssh -G {target}")),
+        JUMP: (Way("try the hop by hand", f"ssh {place.route.jumps[0].host} exit" if place.route.jumps else ""),),
+        DROPPED: (Way("again in a moment", f"aicrun doctor {place.name}"),),
+    }
+    return ways.get(kind, (look,))
+
+
+def unknown_key(place: Place, key: str, said: str = "") -> HostUnreachable:
+    """The machine shows a key that no known_hosts file has; `key` is `TYPE SHA256:…`, empty when it is not told."""
+    facts = [place.row]
+    if key:
+        facts.append(("key", key))
+    elif said:
+        facts.append(("ssh says", _telling(said)))
+    return HostUnreachable(
+        UNKNOWN_KEY,
+        f"the host key of {place.name} is not known, nothing was sent",
+        facts=tuple(facts),
+        ways=(
+            Way(
+                f"compare it with the key shown on {place.name} itself",
+                "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+            ),
+            Way("if they are equal, accept it by", f"{place.by_hand} exit"),
+        ),
+    )
+
+
+def changed_key(place: Place, offered: str, known: str) -> HostUnreachable:
+    """The machine shows another key than the accepted one."""
+    facts = [place.row]
+    if known:
+        facts.append(("known", known))
+    if offered:
+        facts.append(("offered", offered))
+    route = place.route
+    name = route.host if route.port == 22 else f"[{route.host}]:{route.port}"
+    return HostUnreachable(
+        CHANGED_KEY,
+        f"the host key of {place.name} changed, nothing was sent",
+        facts=tuple(facts),
+        ways=(
+            Way(f"ask whoever runs {place.name} whether it was installed anew; only then", f"ssh-keygen -R '{name}'"),
+        ),
+    )
+
+
+def no_python(place: Place) -> HostUnreachable:
+    """There is no python3 where the call looked for one."""
+    return HostUnreachable(
+        NO_PYTHON_THERE,
+        f"{place.name} has no python3",
+        facts=(place.row, ("looked in", "/usr/bin, the PATH of a login, /usr/local/bin, ~/.local/bin")),
+        ways=(Way("install one there", "apt install python3"),),
+    )
+
+
+def login_shell(place: Place, how: str, said: str) -> HostUnreachable:
+    """The login shell of the account does not run commands as asked."""
+    facts = [place.row]
+    if said.strip():
+        facts.append(("it said", _telling(said)))
+    return HostUnreachable(
+        LOGIN_SHELL,
+        f"the login shell of {place.name} does not run commands: {how}",
+        facts=tuple(facts),
+        ways=(Way("see what it does", f"{place.by_hand} true; echo $?"),),
+    )

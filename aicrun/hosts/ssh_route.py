@@ -1,0 +1,233 @@
+"""How a machine behind ssh is to be reached: what the user's configuration says of it, and which carrier can obey.
+
+Pure but for `ask`, which lets the system's own `ssh -G` resolve the configuration: it is never parsed here. fabric
+carries a machine only when everything that its configuration says is understood below; else OpenSSH itself does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from aicrun.errors import HostUnreachable, Way
+
+VARIABLE = "AICRUN_SSH_CONFIG"
+FABRIC, OPENSSH = "fabric", "OpenSSH"
+ASK_DEADLINE_S = 10.0
+
+Answer = Mapping[str, tuple[str, ...]]
+
+# Keys of `ssh -G` whose value changes nothing that matters for a program on pipes.
+_HARMLESS = """
+host sendenv setenv hashknownhosts forwardx11 forwardx11trusted forwardx11timeout visualhostkey loglevel logverbose
+addkeystoagent tcpkeepalive compression gssapikexalgorithms gssapidelegatecredentials gssapikeyexchange
+gssapirenewalforcesrekey gssapitrustdns updatehostkeys fingerprinthash escapechar requesttty casignaturealgorithms
+hostbasedacceptedalgorithms xauthlocation syslogfacility ipqos exitonforwardfailure permitlocalcommand
+numberofpasswordprompts stricthostkeychecking batchmode checkhostip kbdinteractiveauthentication
+passwordauthentication forwardagent enableescapecommandline requiredrsasize connectionattempts controlpersist
+"""
+# What fabric is told in its own words.
+_OBEYED = """
+user hostname port identityfile identitiesonly proxyjump userknownhostsfile globalknownhostsfile
+serveraliveinterval serveralivecountmax connecttimeout
+"""
+# Lists of algorithms: fabric takes of them what it knows.
+ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the inventory wrote: a name of the user's configuration, or user, host and port (0: not given)."""
+
+    host: str
+    user: str = ""
+    port: int = 0
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """As arguments of ssh; nothing in them can be taken for an option."""
+        port = ("-p", str(self.port)) if self.port else ()
+        user = ("-l", self.user) if self.user else ()
+        return (*port, *user, "--", self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a machine is and who carries: `why` says what fabric could not obey; empty when it can.
+
+    `host`, `user`, `port` are as resolved; `jumps` are targets in the order they are passed through;
+    `has_own_identities`: the key files are named in the configuration, not the usual ones.
+    `algorithms` holds those lists of `ALGORITHMS` that differ from OpenSSH's own.
+    """
+
+    target: Target
+    carrier: str
+    why: str = ""
+    host: str = ""
+    user: str = ""
+    port: int = 22
+    identities: tuple[str, ...] = ()
+    has_own_identities: bool = False
+    identities_only: bool = False
+    known_hosts: tuple[str, ...] = ()
+    jumps: tuple[Target, ...] = ()
+    connect_timeout_s: int = 0
+    has_control_path: bool = False
+    has_keepalive: bool = False
+    algorithms: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def address(self) -> str:
+        """`user@host` as a person reads it, with the port where it is not 22."""
+        user = f"{self.user}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host and self.port != 22 else self.host
+        return f"{user}{host}" + (f":{self.port}" if self.port != 22 else "")
+
+
+def target_of(text: str) -> Target:
+    """`alias`, `user@host:port`, `[v6]:port`, a bare IPv6 literal or `ssh://…`, taken apart; raises `ValueError`."""
+    rest = text.removeprefix("ssh://").rstrip("/") if text.startswith("ssh://") else text
+    user, _, rest = rest.rpartition("@")
+    port = ""
+    if rest.startswith("["):
+        host, bracket, tail = rest[1:].partition("]")
+        if not bracket or (tail and not tail.startswith(":")):
+            raise ValueError(f"{text} has a bracket that does not close before the port")
+        port = tail[1:]
+    elif rest.count(":") == 1:
+        host, _, port = rest.partition(":")
+    else:
+        # More than one colon outside of brackets: an IPv6 literal, which has no port.
+        host = rest
+    if not host or host.startswith("-") or user.startswith("-"):
+        raise ValueError(f"{text} names no host")
+    if port and not (port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"{text} has the port {port}, which is none")
+    return Target(host, user, int(port or 0))
+
+
+def parsed(text: str) -> Answer:
+    """The output of `ssh -G`: key to its values, in their order."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        key, _, value = line.strip().partition(" ")
+        if key:
+            found[key.lower()] = (*found.get(key.lower(), ()), value)
+    return found
+
+
+def route_of(target: Target, said: Answer, plain: Answer, has_ticket: bool) -> Route:
+    """The route to `target` when `ssh -G` says `said` of it and `plain` of a host that nothing is configured for.
+
+    `has_ticket`: a Kerberos ticket may be there, which only OpenSSH uses.
+    """
+    why = _not_obeyed(said, plain, has_ticket)
+    jumps: tuple[Target, ...] = ()
+    try:
+        jumps = tuple(target_of(hop) for hop in _one(said, "proxyjump").split(",") if hop and hop != "none")
+    except ValueError as error:
+        why = why or f"ProxyJump: {error}"
+    timeout = _one(said, "connecttimeout")
+    return Route(
+        target,
+        OPENSSH if why else FABRIC,
+        why,
+        host=_one(said, "hostname") or target.host,
+        user=_one(said, "user") or target.user,
+        port=int(_one(said, "port") or target.port or 22),
+        identities=said.get("identityfile", ()),
+        has_own_identities=set(said.get("identityfile", ())) != set(plain.get("identityfile", ())),
+        identities_only=_one(said, "identitiesonly") == "yes",
+        known_hosts=(*_one(said, "userknownhostsfile").split(), *_one(said, "globalknownhostsfile").split()),
+        jumps=jumps,
+        connect_timeout_s=int(timeout) if timeout.isdigit() else 0,
+        has_control_path=_one(said, "controlpath") not in ("", "none"),
+        has_keepalive=_one(said, "serveraliveinterval") not in ("", "0"),
+        algorithms=tuple((key, _list(said, key)) for key in ALGORITHMS if _list(said, key) != _list(plain, key)),
+    )
+
+
+def _not_obeyed(said: Answer, plain: Answer, has_ticket: bool) -> str:
+    understood = {*_HARMLESS.split(), *_OBEYED.split(), *ALGORITHMS}
+    for key in sorted({*said, *plain} - understood):
+        if said.get(key) == plain.get(key):
+            continue
+        if key == "gssapiauthentication" and not has_ticket:
+            continue
+        if _one(said, key) in ("none", "no", "false", ""):
+            continue
+        return f"{key} is set"
+    return ""
+
+
+def _one(said: Answer, key: str) -> str:
+    return (said.get(key) or ("",))[0]
+
+
+def _list(said: Answer, key: str) -> tuple[str, ...]:
+    return tuple(_one(said, key).split(","))
+
+
+def with_markers(route: Route, read: Callable[[str], str]) -> Route:
+    """`route`, carried by OpenSSH when a file of its known hosts names authorities or revoked keys."""
+    for path in route.known_hosts:
+        text = read(path)
+        if any(line.lstrip().startswith("@") for line in text.splitlines()):
+            return replace(route, carrier=OPENSSH, why=f"{path} has @cert-authority or @revoked")
+    return route
+
+
+def ask(target: Target) -> Route:
+    """The route to `target` as this machine's ssh resolves it; without an ssh program fabric takes it as it stands.
+
+    Raises `HostUnreachable` (AIC-E508) when the configuration cannot be read.
+    """
+    if shutil.which("ssh") is None:
+        return Route(target, FABRIC, host=target.host, user=target.user, port=target.port or 22)
+    route = route_of(target, _told((*configuration(), *target.arguments)), _plain(), _has_ticket())
+    return with_markers(route, _text_of)
+
+
+@cache
+def _plain() -> Answer:
+    return _told(("-F", "none", "--", "a-host-of-nobody"))
+
+
+def configuration() -> tuple[str, ...]:
+    """The arguments of ssh that name another configuration than the user's own; empty without `$AICRUN_SSH_CONFIG`."""
+    path = os.environ.get(VARIABLE, "")
+    return ("-F", path) if path else ()
+
+
+def _told(arguments: tuple[str, ...]) -> Answer:
+    argv = ("ssh", "-G", *arguments)
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ASK_DEADLINE_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _unreadable(arguments, f"ssh -G gave no answer within {ASK_DEADLINE_S:.0f}s") from error
+    if done.returncode:
+        raise _unreadable(arguments, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "ssh -G failed")
+    return parsed(done.stdout)
+
+
+def _unreadable(arguments: tuple[str, ...], said: str) -> HostUnreachable:
+    ways = (Way("see it whole", f"ssh -G {arguments[-1]}"),)
+    return HostUnreachable("AIC-E509", "your ssh configuration cannot be read", facts=(("ssh says", said),), ways=ways)
+
+
+def _has_ticket() -> bool:
+    return bool(os.environ.get("KRB5CCNAME")) or os.path.exists(f"/tmp/krb5cc_{os.getuid()}")  # noqa: S108
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""

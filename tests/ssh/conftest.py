@@ -1,0 +1,49 @@
+"""What the ssh suite shares: a daemon, and one way after the other to reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ssh_rig import SSHD, Sshd
+
+from aicrun.hosts.openssh import OpenSshTransport
+from aicrun.hosts.ssh import FabricTransport
+from aicrun.hosts.ssh_route import VARIABLE, Target, ask
+from aicrun.hosts.transport import Transport
+
+FABRIC, OPENSSH = "fabric", "openssh"
+
+
+@pytest.fixture(autouse=True)
+def needs_sshd() -> None:
+    """Nothing here can be tried without a daemon."""
+    if not SSHD:
+        pytest.skip("no sshd on this machine: apt-get install openssh-server")
+
+
+@pytest.fixture(params=[FABRIC, OPENSSH])
+def carrier(request: pytest.FixtureRequest) -> str:
+    """Each carrier in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
+    """A running daemon, known to a client configuration as `box`; its sessions have a home of their own."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    found = Sshd(tmp_path / "sshd", env={"HOME": str(home), "PATH": "/usr/bin:/bin"})
+    monkeypatch.setenv(VARIABLE, str(found.write_client()))
+    found.start()
+    yield found
+    found.close()
+
+
+def over(carrier: str, alias: str = "box") -> Transport:
+    """The transport to `alias` over one certain carrier."""
+    route = ask(Target(alias))
+    if carrier == FABRIC:
+        return FabricTransport(alias, route, tuple(ask(jump) for jump in route.jumps))
+    return OpenSshTransport(alias, route)

@@ -1,0 +1,248 @@
+"""Each way in which a machine cannot be reached has its code and its next step, over both carriers."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from ssh.conftest import over
+from ssh_rig import SSHD, Sshd, key
+from support import end_processes_with
+
+from aicrun.errors import AicrunError
+from aicrun.hosts.agent_backend import AgentBackend
+from aicrun.hosts.carriers import SshTransport
+from aicrun.hosts.ssh_route import Target
+from aicrun.hosts.transport import Transport
+
+
+def fault(transport: Transport) -> AicrunError:
+    """What a first call ends with."""
+    backend = AgentBackend(transport)
+    try:
+        with pytest.raises(AicrunError) as caught:
+            backend.notes()
+    finally:
+        backend.close()
+    return caught.value
+
+
+def words(error: AicrunError) -> str:
+    """Everything that it says, on one line."""
+    facts = " ".join(f"{label} {text}" for label, text in error.facts)
+    ways = " ".join(f"{way.what} {way.command}" for way in error.ways)
+    return f"{error.message} | {facts} | {ways}"
+
+
+def config_of(daemon: Sshd) -> Path:
+    return daemon.folder / "ssh_config"
+
+
+def test_an_unknown_host_key_is_refused_with_its_fingerprint(daemon: Sshd, carrier: str) -> None:
+    daemon.write_client(known=False)
+    error = fault(over(carrier))
+    shown = subprocess.run(
+        ["ssh-keygen", "-lf", f"{daemon.host_key}.pub"], capture_output=True, text=True, check=True
+    ).stdout.split()[1]
+    assert error.code == "AIC-E501"
+    assert f"ED25519 {shown}" in words(error)
+    assert "ssh box exit" in words(error)
+    assert (daemon.folder / "known_hosts").read_text() == ""
+
+
+def test_a_changed_host_key_is_refused(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
+    other = Sshd(tmp_path / "other")
+    body = (other.folder / "host_key.pub").read_text().split()[1]
+    (daemon.folder / "known_hosts").write_text(f"[127.0.0.1]:{daemon.port} ssh-ed25519 {body}\n")
+    error = fault(over(carrier))
+    assert error.code == "AIC-E502"
+    assert "ssh-keygen -R" in words(error)
+    assert "SHA256:" in words(error)
+
+
+def test_a_name_that_nobody_knows(daemon: Sshd, carrier: str) -> None:
+    config_of(daemon).write_text("Host box\n  HostName no-such-host.invalid\n")
+    error = fault(over(carrier))
+    assert error.code == "AIC-E503"
+    assert "no-such-host.invalid" in error.message
+
+
+def test_a_port_where_nothing_listens(daemon: Sshd, carrier: str) -> None:
+    daemon.close()
+    error = fault(over(carrier))
+    assert error.code == "AIC-E504"
+    assert str(daemon.port) in error.message
+
+
+def test_a_machine_that_swallows_packets(daemon: Sshd, carrier: str) -> None:
+    """A listener whose queue is full drops what comes: a connection is never made."""
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for one in (first, second):
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        port = full.getsockname()[1]
+        config_of(daemon).write_text(f"Host box\n  HostName 127.0.0.1\n  Port {port}\n  ConnectTimeout 1\n")
+        error = fault(over(carrier))
+    assert error.code == "AIC-E505"
+    assert "aicrun machines down box" in words(error)
+
+
+def test_a_key_that_is_not_accepted(daemon: Sshd) -> None:
+    """Fabric leaves the last word to OpenSSH, which tells what it offered."""
+    daemon.authorized.write_text("")
+    error = fault(SshTransport("box", Target("box")))
+    assert error.code == "AIC-E506"
+    assert "publickey" in words(error)
+
+
+def test_a_key_with_a_passphrase_and_no_agent(daemon: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    daemon.user_key.unlink()
+    Path(f"{daemon.user_key}.pub").unlink()
+    key(daemon.user_key, "a phrase")
+    shutil.copy(f"{daemon.user_key}.pub", daemon.authorized)
+    error = fault(SshTransport("box", Target("box")))
+    assert (error.code, "passphrase" in words(error)) == ("AIC-E507", True)
+    assert "ssh-add" in words(error)
+
+
+def test_a_key_file_that_is_missing(daemon: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    daemon.user_key.unlink()
+    error = fault(SshTransport("box", Target("box")))
+    assert (error.code, str(daemon.user_key) in words(error)) == ("AIC-E507", True)
+
+
+def test_a_jump_host_that_does_not_answer(daemon: Sshd, carrier: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    text = daemon.entry("box", "ProxyJump hop") + f"Host hop\n  HostName 127.0.0.1\n  Port {port}\n"
+    config_of(daemon).write_text(text)
+    error = fault(over(carrier))
+    assert error.code == "AIC-E508"
+    assert "ssh hop exit" in words(error)
+
+
+def test_a_listener_that_drops_before_the_banner(daemon: Sshd, carrier: str) -> None:
+    """As a busy sshd does: tried again, then named; and a machine that comes through after two drops is reached."""
+    drops = Dropper(daemon.port, times=100)
+    config_of(daemon).write_text(daemon.entry("box").replace(f"Port {daemon.port}", f"Port {drops.port}"))
+    with (daemon.folder / "known_hosts").open("a") as known:
+        known.write(daemon.known().replace(f":{daemon.port}", f":{drops.port}"))
+    try:
+        error = fault(over(carrier))
+        assert error.code == "AIC-E520"
+        assert drops.dropped >= 5
+        drops.left = 2
+        backend = AgentBackend(over(carrier))
+        assert isinstance(backend.notes(), str)
+        backend.close()
+    finally:
+        drops.close()
+
+
+class Dropper:
+    """A relay to a port that closes the first connections at once."""
+
+    def __init__(self, to: int, times: int) -> None:
+        self.to, self.left, self.dropped = to, times, 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self._open: list[socket.socket] = [self._socket]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                near, _ = self._socket.accept()
+            except OSError:
+                return
+            if self.left:
+                self.left -= 1
+                self.dropped += 1
+                near.close()
+                continue
+            far = socket.create_connection(("127.0.0.1", self.to))
+            self._open += [near, far]
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=_pipe, args=(source, target), daemon=True).start()
+
+    def close(self) -> None:
+        """End everything."""
+        for one in self._open:
+            one.close()
+
+
+def _pipe(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("start_file", "code"),
+    [
+        ("exec dash", "AIC-E516"),
+        ("exit 3", "AIC-E511"),
+    ],
+)
+def test_a_start_file_that_gets_in_the_way(daemon: Sshd, carrier: str, start_file: str, code: str) -> None:
+    """Bash reads this one when sshd starts it; a replaced shell ends at once instead of running our bytes."""
+    (daemon.folder.parent / "home/.bashrc").write_text(start_file + "\n")
+    error = fault(over(carrier))
+    assert error.code == code
+
+
+def test_no_python_there(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
+    """A host without any python3: they are taken out of its own view of the disk."""
+    hidden = Sshd(tmp_path / "hidden", env={"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"})
+    upper = tmp_path / "upper"
+    upper.mkdir()
+    hide = (
+        f"mount -t tmpfs none {upper} && mkdir {upper}/u {upper}/w && "
+        f"mount -t overlay none -o lowerdir=/usr/bin,upperdir={upper}/u,workdir={upper}/w /usr/bin && "
+        "rm -f /usr/bin/python3 /usr/bin/python3.*"
+    )
+    if subprocess.run(["unshare", "-m", "sh", "-c", hide], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here: a root of this machine's own is needed")
+    config_of(daemon).write_text(hidden.entry("box"))
+    (hidden.folder / "known_hosts").write_text(hidden.known())
+    hidden.start(["unshare", "-m", "sh", "-c", f"{hide} && exec {SSHD} -D -e -f {hidden.config}"])
+    try:
+        error = fault(over(carrier))
+    finally:
+        hidden.close()
+    assert (error.code, error.message) == ("AIC-E510", "box has no python3")
+
+
+def test_a_home_that_cannot_be_written(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
+    blocked = Sshd(tmp_path / "blocked", env={"HOME": "/proc/1/nowhere", "PATH": "/usr/bin:/bin"}).start()
+    config_of(daemon).write_text(blocked.entry("box"))
+    (blocked.folder / "known_hosts").write_text(blocked.known())
+    try:
+        error = fault(over(carrier))
+    finally:
+        blocked.close()
+    assert error.code == "AIC-E513"
+    assert "/proc/1/nowhere" in words(error)
+
+
+def test_a_connection_that_is_lost_in_the_middle(daemon: Sshd, carrier: str) -> None:
+    backend = AgentBackend(over(carrier))
+    assert isinstance(backend.notes(), str)
+    daemon.close()
+    with pytest.raises(AicrunError) as caught:
+        backend.notes()
+    assert caught.value.code == "AIC-E511"
+    backend.close()
+    end_processes_with(f"HOME={daemon.folder.parent / 'home'}\0")
