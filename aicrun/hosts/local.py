@@ -86,7 +86,7 @@ class LocalChannel:
 class LocalTransport:
     """Runs programs of this machine; `python3` means a real interpreter of at least 3.8, never one of a venv."""
 
-    carrier = "this machine"
+    carrier = ""
 
     def __init__(self, name: str, env: Mapping[str, str] | None = None) -> None:
         self.name = name

@@ -241,7 +241,11 @@ class FabricTransport:
         if isinstance(error, socket.gaierror):
             return ssh_faults.plain(place, ssh_faults.NO_NAME, error.strerror or "")
         kind = _kind_of(error)
-        return ssh_faults.plain(place, kind, str(error)) if kind else CannotCarry(str(error))
+        return ssh_faults.plain(place, kind, _words(error)) if kind else CannotCarry(_words(error))
+
+
+def _words(error: Exception) -> str:
+    return str(error).removeprefix("[Errno None] ")
 
 
 def _kind_of(error: Exception) -> str:

@@ -37,7 +37,7 @@ class Transport(Protocol):
 
     @property
     def carrier(self) -> str:
-        """Who carries, and to where, as `doctor` shows it."""
+        """Who carries, and to where, as `doctor` shows it; empty for this machine."""
         ...
 
     def open(self, argv: tuple[str, ...]) -> Channel:
