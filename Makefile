@@ -1,6 +1,6 @@
 # What a developer types. Each target needs nothing but bash and python3: tests/run makes the environment itself.
 
-.PHONY: help test quick house lint types slow bench golden clean
+.PHONY: help test quick house lint types gpu slow bench golden clean
 
 help:            ## these lines
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,6 +19,9 @@ lint:            ## format and lint, nothing is changed
 
 types:           ## mypy
 	@tests/run --types
+
+gpu:             ## on a machine with a card: inventory, lease, device 0, peak memory, strangers, kills; a minute
+	@tests/run --only -rs tests/gpu
 
 slow:            ## what takes minutes or full sizes
 	@tests/run --only -m slow tests

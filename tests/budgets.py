@@ -18,6 +18,7 @@ BUDGETS = {
     "faults": 300,
     "integration": 300,
     "first_run": 180,
+    "gpu": 300,
 }
 
 

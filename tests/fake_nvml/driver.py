@@ -10,6 +10,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("nvml.c")
 NAME = "libnvidia-ml.so.1"
+CUDA = "libcuda.so.1"
 
 TWO_CARDS = """
 driver 570.124.06
@@ -33,11 +34,11 @@ card GPU-bbbb NVIDIA RTX A6000
 
 
 @cache
-def _compiled() -> bytes:
+def _compiled(source: Path = SOURCE, name: str = NAME) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder, NAME)
-        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-Wl,-soname,{NAME}"]
-        subprocess.run(["gcc", *flags, "-o", str(library), str(SOURCE), "-ldl"], check=True)
+        library = Path(folder, name)
+        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-Wl,-soname,{name}"]
+        subprocess.run(["gcc", *flags, "-o", str(library), str(source), "-ldl"], check=True)
         return library.read_bytes()
 
 
@@ -50,6 +51,10 @@ class FakeDriver:
         self.folder = folder
         self.env = {"LD_LIBRARY_PATH": str(folder)}
         self.write(state)
+
+    def with_cuda(self) -> None:
+        """Also a library that programs take memory with, so that they are listed on the card; see `cuda.c`."""
+        (self.folder / CUDA).write_bytes(_compiled(SOURCE.with_name("cuda.c"), CUDA))
 
     def write(self, state: str) -> None:
         """Replace the cards, at once for everybody."""

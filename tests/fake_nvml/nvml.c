@@ -13,6 +13,7 @@
  *     mode 0   display 1   mig 0   capability 8 9   bus 00000000:01:00.0
  *     fails 15                                every question about this card answers this code (15: lost)
  *     holder PID compute 900                  a process on the card while it lives; its memory counts as used
+ *   onto GPU-uuid PID compute 900             a holder of a card named before
  *     process PID graphics 40                 a row of the process table, whether or not that pid lives
  *
  * Without the file the driver is not loaded. Without `mig` the card does not know MIG, as consumer cards do not.
@@ -81,6 +82,13 @@ static void about_card(struct card *card, const char *key, const char *words) {
     else if (!strcmp(key, "process")) row_of(card, words, 0);
 }
 
+static void onto(const char *words) {
+    for (int at = 0; at < now.cards; at++) {
+        size_t length = strlen(now.card[at].uuid);
+        if (!strncmp(words, now.card[at].uuid, length) && words[length] == ' ') row_of(&now.card[at], words + length, 1);
+    }
+}
+
 static void pause_ms(long ms) {
     struct timespec left = {ms / 1000, ms % 1000 * 1000000L};
     while (nanosleep(&left, &left) && errno == EINTR) { }
@@ -114,7 +122,8 @@ static int look(const char *asked) {
             card->major = 8;
             card->minor = 6;
             sscanf(words, "%95s %95[^\n]", card->uuid, card->model);
-        } else if (card) about_card(card, key, words);
+        } else if (!strcmp(key, "onto")) onto(words);
+        else if (card) about_card(card, key, words);
     }
     fclose(file);
     if (hang) pause_ms(hang);
