@@ -22,6 +22,8 @@ FIRST_TICK_S = 0.1
 OTHERS_TICK_S = 1.0
 RECHECK_S = 2.0
 DRAIN_S = 30.0
+# Why a job that came too late never started: one word for both ways to wait.
+TOO_LATE = "queue timeout"
 
 
 def places() -> lock_folder.Places:
@@ -136,15 +138,27 @@ class CardHold:
             return False
         if self._mark() == "no":
             return True
-        over = time.monotonic() - self._since > self._request.queue_wait_s
-        if over and self._lease is None:
-            return self._write("no", "queue timeout") == "no"
+        if self._is_over() and self._lease is None:
+            return self._write("no", TOO_LATE) == "no"
         return False
+
+    def why_left(self) -> str:
+        """What to say of a job that `left` the line."""
+        return self._late() if self._is_over() else "it left the line"
 
     def waited_out(self) -> str:
         """Why a job that holds its cards cannot start on them although its time to wait is over; "" while it may."""
-        over = time.monotonic() - self._since > self._request.queue_wait_s
-        return (self._said.why if over and self._said is not None else "") if not self.env else ""
+        return self._late() if self._is_over() and not self.env else ""
+
+    def _is_over(self) -> bool:
+        return time.monotonic() - self._since > self._request.queue_wait_s
+
+    def _late(self) -> str:
+        held = self._said.why if self._said is not None else ""
+        return "its cards did not come free within queue.wait (%d s)%s" % (
+            self._request.queue_wait_s,
+            ": " + held if held else "",
+        )
 
     def drain(self) -> None:
         """Wait, at most `DRAIN_S`, until the driver lists nobody on the cards; the job's tree is gone by then."""

@@ -99,7 +99,7 @@ class Keeper:
         self._wishes = Wishes(self._job_dir, self._record_dir, request)
         self._cards = card_hold.CardHold(home, request)
         self._secrets = vault.read(self._job_dir)
-        self._never_started = ""
+        self._never_started = self._reason = ""
         self._oom_score = spawn.protect_keeper()
         self._subreaper = become_subreaper()
         whole, ring = hooks.number("LOG_CAP", names.LOG_CAP_BYTES), hooks.number("LOG_TAIL", names.LOG_TAIL_BYTES)
@@ -160,6 +160,7 @@ class Keeper:
             lost="supervisor_lost" if lost else "never_started" if self._never_started and not made.is_due else "",
             detail=lost or self._never_started,
             next_attempt=made.missed(),
+            reason=self._reason if not made.is_due else "",
         )
         step_run.insist(lambda: room.commit(end, once=True))
         if not lost:
@@ -214,17 +215,28 @@ class Keeper:
         try:
             while self._wishes.stop() is None:
                 if self._cards.left():
-                    self._never_started = "it left the line"
+                    self._never_started = self._cards.why_left()
                     return False
                 if self._cards.take() and self._cards.check():
                     return True
                 self._never_started = self._cards.waited_out()
                 if self._never_started:
+                    self._reason = card_hold.TOO_LATE
                     return False
                 children.wait(self._cards.tick_s)
         except Refused as error:
-            self._never_started = error.message
+            self._never_started, self._reason = error.message, error.token
         return False
+
+    def _try_cards(self) -> float:
+        """Take the cards if they come free while the job builds, or nobody could use them meanwhile."""
+        try:
+            if self._cards.take():
+                return step_run.TICK_S
+        except Refused:
+            # It is met again, and told, when the job is built and its turn is waited for.
+            return step_run.TICK_S
+        return self._cards.tick_s
 
     def _uploads_after(self, command: StepExit) -> bool:
         upload = self._request.upload
@@ -258,6 +270,7 @@ class Keeper:
             limit_s=float(request.setup.timeout_s) if step == "setup" else None,
             has_deadline=step == "command",
             held=self._cards.handles if step == "command" else (),
+            meanwhile=self._try_cards if step == "setup" else None,
             secrets=self._secrets.values(),
         )
         try:

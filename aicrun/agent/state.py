@@ -84,7 +84,7 @@ def _ended(seen: Evidence, end: End) -> Place:
     if seen.role == "again" and (seen.keeper_lives or seen.tree_lives):
         return Place("go", "upload", supervised=seen.keeper_lives)
     if end.lost == "never_started":
-        return Place("go", "never_started")
+        return Place("go", "never_started", end.reason)
     return Place("go", "ended", lost=end.lost)
 
 

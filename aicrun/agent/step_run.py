@@ -36,6 +36,7 @@ class Order:
     """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`.
 
     `held` are descriptors of locks that pump and program inherit; `secrets` are values that the log must not hold.
+    `meanwhile` is called while the step runs and says after how many seconds it wants to be called again.
     """
 
     job_id: str
@@ -50,6 +51,7 @@ class Order:
     has_deadline: bool = False
     held: Tuple[int, ...] = ()
     secrets: Tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    meanwhile: Optional[Callable[[], float]] = None
 
 
 class NotStarted(Exception):
@@ -213,10 +215,11 @@ class _Step:
                 return ended
             self._obey()
             self._tend()
-            children.wait(self._next_look_s())
+            again_s = self._order.meanwhile() if self._order.meanwhile is not None else TICK_S
+            children.wait(self._next_look_s(again_s))
 
-    def _next_look_s(self) -> float:
-        now, looks = time.monotonic(), [TICK_S]
+    def _next_look_s(self, at_most_s: float) -> float:
+        now, looks = time.monotonic(), [at_most_s]
         if self._kill_at is not None:
             looks.append(self._kill_at - now if self._kill_at > now else self._busy_tick_s())
         deadline = self._deadline()

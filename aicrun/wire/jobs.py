@@ -267,7 +267,7 @@ class End:
 
     `attempts` is the number of the newest attempt, `exits` are its steps' (with the setup, which is not repeated).
     `lost` is empty, or why nobody recorded the end (`reboot`, `supervisor_lost`, `record_lost`). `next_attempt` is
-    one that was due and was not made.
+    one that was due and was not made. `reason` tells why a job never started, `detail` then says it in words.
     """
 
     attempts: int
@@ -279,6 +279,7 @@ class End:
     detail: str = ""
     schema: int = SCHEMA
     next_attempt: Optional[NextAttempt] = None
+    reason: str = ""
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 

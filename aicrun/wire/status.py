@@ -134,7 +134,9 @@ class Standing:
 def status_of(report: JobReport) -> Standing:
     """What to call `report` in the user's words; total: every report has exactly one standing."""
     if report.decision == "no" or report.phase == "never_started":
-        return Standing(Status.REJECTED, report.decision_reason or "never_started", why="it never started")
+        words = report.lost_detail if report.phase == "never_started" else ""
+        why = "it never started: " + words if words else "it never started"
+        return Standing(Status.REJECTED, report.decision_reason or "never_started", why=why)
     if report.leftover_pids:
         pids = ", ".join(str(pid) for pid in report.leftover_pids)
         return Standing(Status.STOP_FAILED, why="these processes could not be ended: pid " + pids)

@@ -86,6 +86,9 @@ LAST_HOLDER = CARDS + "test_the_card_stays_held_until_the_last_of_keeper_pump_an
 DEVICE_0 = CARDS + "test_a_job_finds_its_card_as_device_0_in_pci_order"
 WORKER = CARDS + "test_a_worker_that_closed_its_descriptors_keeps_the_next_job_out"
 WAITERS = CARDS + "test_a_waiting_job_is_stopped_or_leaves_the_line_and_the_next_moves_up"
+BUILDING = (
+    "faults/test_line_while_building.py::test_a_card_that_comes_free_while_a_job_builds_is_its_and_the_order_holds"
+)
 LOCKS = "faults/test_card_locks.py::"
 LOCK_MODES = LOCKS + "test_a_lock_that_not_everybody_may_read_is_refused_to_root_alike"
 LOCK_KINDS = LOCKS + "test_what_is_no_plain_file_is_refused"
@@ -143,7 +146,7 @@ MATRIX: dict[str, Row] = {
     "F38": Row("logout in each launch mode", gap=SYSTEMD),
     "F39": Row("the agent is pushed anew, its old folder removed, while a run goes on", gap="the whole of it"),
     "F40": Row("64 starts at once, 32 allowed, one card", (TOO_MANY, RACE), gap="64 at once"),
-    "F41": Row("one, two, one card in line; a dead waiter; a stop", (DEAD_WAITER, WAITERS)),
+    "F41": Row("one, two, one card in line; a dead waiter; a stop", (DEAD_WAITER, WAITERS, BUILDING)),
     "F42": Row("the lock file unlinked, replaced, closed, a link", (LOCK_GONE, LOCK_MODES, LOCK_KINDS)),
     "F43": Row(
         "a stranger on the card, no driver, a lost card, a card gone after the start",

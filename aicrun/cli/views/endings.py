@@ -51,7 +51,7 @@ def headline(found: api.Found) -> str:
     head = f"{styled('bold', harmless(report.run))} {styled(_COLOURS.get(standing.status, ''), named)} on {found.place}"
     lasted = lasted_s(report)
     if standing.status is api.Status.REJECTED:
-        return f"{head}: it never started ({harmless(standing.reason.replace('_', ' '))})"
+        return f"{head}: {harmless(standing.why)} ({harmless(standing.reason.replace('_', ' '))})"
     if standing.status is api.Status.UNKNOWN:
         return f"{head}: {harmless(standing.why) or 'nobody recorded its end'}"
     if standing.status is api.Status.STOP_FAILED:
