@@ -15,7 +15,7 @@ import json
 import os
 import pwd
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aicrun import __version__
@@ -272,9 +272,13 @@ def follow(session: Session, found: Found, tell: Tell = silently, offset: int | 
     return Found(found.machine, _follow.to_the_end(watch(session, found, tell), found.report, offset))
 
 
-def follow_log(session: Session, found: Found, step: str, offset: int | None, tell: Tell) -> None:
-    """Tell the log of one step as it grows, until the step ended."""
-    _follow.follow_log(watch(session, found, tell), found.report, step, offset)
+def follow_log(session: Session, found: Found, part: LogSlice, tell: Tell, onward: bool = False) -> None:
+    """Tell a step's log behind `part`, until the step ended; `onward`: the command's, through the attempts to come."""
+    seen, report = watch(session, found, tell), replace(found.report, attempt=part.attempt)
+    if onward:
+        _follow.follow_attempts(seen, report, part.next_offset)
+    else:
+        _follow.follow_log(seen, report, part.step, part.next_offset, part.attempt)
 
 
 def wait(session: Session, found: Found, timeout_s: float | None = None) -> Found:
@@ -307,14 +311,16 @@ def jobs(session: Session, statuses: tuple[str, ...] = (), everything: bool = Fa
     return _find.jobs(session, statuses, LIST_MOST if everything else LIST_DEFAULT)
 
 
-def log(session: Session, found: Found, step: str, offset: int | None, tail_lines: int) -> Iterator[bytes]:
-    """What a step's log holds now, in slices: from `offset` on, or its last lines."""
+def log(
+    session: Session, found: Found, step: str, offset: int | None, tail_lines: int, attempt: int = 0
+) -> Iterator[bytes]:
+    """What a step's log holds now, in slices: from `offset` on, or its last lines; `attempt` 0 is the newest of now."""
     while True:
-        part = log_slice(session, found, step, offset, tail_lines)
+        part = log_slice(session, found, step, offset, tail_lines, attempt)
         yield part.data
         if part.eof or (offset is not None and part.next_offset <= offset):
             return
-        offset = part.next_offset
+        offset, attempt = part.next_offset, part.attempt
 
 
 def environment(session: Session, found: Found) -> dict[str, str]:
@@ -322,9 +328,12 @@ def environment(session: Session, found: Found) -> dict[str, str]:
     return session.backend(found.machine).environment(found.report.job_id)
 
 
-def log_slice(session: Session, found: Found, step: str, offset: int | None, tail_lines: int) -> LogSlice:
-    """One slice of a step's log, of at most 256 KiB; with `offset` None its last lines."""
-    return session.backend(found.machine).log(found.report.job_id, step, offset, REPLY_CAP_BYTES, tail_lines)
+def log_slice(
+    session: Session, found: Found, step: str, offset: int | None, tail_lines: int, attempt: int = 0
+) -> LogSlice:
+    """One slice of a step's log, of at most 256 KiB; with `offset` None its last lines; `attempt` 0 is the newest."""
+    job_id = found.report.job_id
+    return session.backend(found.machine).log(job_id, step, offset, REPLY_CAP_BYTES, tail_lines, attempt)
 
 
 def settled(found: Found) -> bool:

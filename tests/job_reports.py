@@ -10,6 +10,7 @@ from aicrun.wire.jobs import (
     Checkpoints,
     Client,
     JobReport,
+    NextAttempt,
     Source,
     StepExit,
     StepReport,
@@ -86,6 +87,20 @@ def stopped() -> Found:
     """Somebody stopped it after 14 minutes."""
     end = ended("command", 840.0, None, signal=15, stop_sent=True)
     return failed(steps=(SETUP, end), stop=StopIntent("ana@laptop", 120, 0.0))
+
+
+def pausing(**changes: Any) -> Found:
+    """Its first attempt ended with exit code 75, the next is due in 40 s."""
+    due = NextAttempt(2, 4, "exit:75", 39.6)
+    steps = (SETUP, ended("command", 840.0, 75))
+    base = {"phase": "waiting", "steps": steps, "attempts_most": 4, "next_attempt": due, "progress": {}}
+    return on_lab(**{**base, **changes})
+
+
+def stopped_in_the_pause() -> Found:
+    """Somebody stopped it before its next attempt."""
+    due = NextAttempt(2, 4, "exit:75", not_made="stopped")
+    return pausing(phase="ended", ended_age_s=60.0, next_attempt=due, stop=StopIntent("ana@laptop", 120, 0.0))
 
 
 def lost() -> Found:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -14,8 +16,8 @@ from aicrun.cli.views.endings import ending_lines, headline, left_lines
 from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.cli.views.tables import list_lines
 from aicrun.errors import Exit, UsageError, Way
-from aicrun.lifecycle.events import Happening, LogBytes, Remark
-from aicrun.plan.words import size
+from aicrun.lifecycle.events import Happening, LogBytes, Remark, StepBegan, StepDone
+from aicrun.plan.words import harmless, size
 from aicrun.spec.sizes import duration_s
 
 STEPS = ("setup", "preflight", "command", "upload")
@@ -94,14 +96,18 @@ def inspect_command(screen: Screen, run: str, with_env: bool, machines: str) -> 
     default=None,
     help="The log of setup, command or upload; default: the command, once it started.",
 )
+@click.option(
+    "--attempt", type=click.IntRange(min=1), metavar="N", default=None, help="Of this attempt; default: the newest."
+)
 @click.option("--raw", is_flag=True, help="The bytes as they are, also on a terminal.")
 @with_machines
 @with_json
 @click.pass_obj
 def logs_command(
-    screen: Screen, run: str, tail: int, offset: int | None, follow: bool, step: str | None, raw: bool, machines: str
+    screen: Screen, /, run: str, follow: bool, step: str | None, raw: bool, machines: str, **where: Any
 ) -> int:
     """Print a run's log, bare: all of it is the host's text."""
+    asked = _Asked(where["tail"], where["offset"], where["attempt"] or 0)
     if follow and screen.json:
         raise UsageError(
             "AIC-E006",
@@ -112,16 +118,17 @@ def logs_command(
         found = api.find(session, run)
         printer = _Printer(screen, raw)
         step = step or _newest_step(found)
+        _check_attempt(found, step, asked.attempt)
         if screen.json:
-            return _log_document(screen, session, found, step, offset, tail)
+            return _log_document(screen, session, found, step, asked)
         if not follow:
-            for data in api.log(session, found, step, offset, tail):
+            for data in api.log(session, found, step, *asked.where):
                 printer.write(data)
             printer.end()
-            screen.err(_not_kept(found, step))
+            screen.err(_not_kept(found, step) if asked.attempt in (0, found.report.attempt) else [])
             return Exit.DONE
         screen.interrupted = left_lines(found)
-        _follow(session, found, step, offset, tail, printer)
+        _follow(session, found, step, asked, printer)
         now = api.find(session, found.report.job_id)
         screen.err(
             [f"{headline(now)}." if api.settled(now) else f"the {step} ended, the run goes on: aicrun wait {run}"]
@@ -140,21 +147,40 @@ def _newest_step(found: api.Found) -> str:
     return "command" if "command" in started else (started[-1] if started else "setup")
 
 
-def _follow(
-    session: api.Session, found: api.Found, step: str, offset: int | None, tail: int, printer: _Printer
-) -> None:
-    if offset is None:
-        first = api.log_slice(session, found, step, None, tail)
-        printer.write(first.data)
-        offset = first.next_offset
-    api.follow_log(session, found, step, offset, printer.tell)
+@dataclass(frozen=True)
+class _Asked:
+    """Which part of a log: `attempt` 0 is the newest, `offset` None the last `tail` lines."""
+
+    tail: int
+    offset: int | None
+    attempt: int
+
+    @property
+    def where(self) -> tuple[int | None, int, int]:
+        """In the order that the api takes."""
+        return self.offset, self.tail, self.attempt
+
+
+def _check_attempt(found: api.Found, step: str, attempt: int) -> None:
+    newest = found.report.attempt
+    if attempt > newest:
+        run = found.report.run
+        raise UsageError(
+            "AIC-E006",
+            f"{run} is at attempt {newest}: there is no attempt {attempt} yet",
+            ways=(Way("its newest", f"aicrun logs {run} --step {step}"),),
+        )
+
+
+def _follow(session: api.Session, found: api.Found, step: str, asked: _Asked, printer: _Printer) -> None:
+    part = api.log_slice(session, found, step, *asked.where)
+    printer.write(part.data)
+    api.follow_log(session, found, part, printer.tell, onward=step == "command" and not asked.attempt)
     printer.end()
 
 
-def _log_document(
-    screen: Screen, session: api.Session, found: api.Found, step: str, offset: int | None, tail: int
-) -> int:
-    part = api.log_slice(session, found, step, offset, tail)
+def _log_document(screen: Screen, session: api.Session, found: api.Found, step: str, asked: _Asked) -> int:
+    part = api.log_slice(session, found, step, *asked.where)
     screen.document(
         "logs",
         {
@@ -180,6 +206,7 @@ class _Printer:
     def __init__(self, screen: Screen, raw: bool) -> None:
         self._screen = screen
         self._bare = Bare() if screen.out_terminal and not raw else None
+        self._pauses = False
 
     def write(self, data: bytes) -> None:
         """Print some bytes of the log."""
@@ -201,6 +228,13 @@ class _Printer:
             self.write(happening.data)
         elif isinstance(happening, Remark):
             self._screen.err([happening.words])
+        elif isinstance(happening, StepBegan) and not self._pauses:
+            # Once: a countdown would run through the log.
+            self._pauses = True
+            self._screen.err([harmless(happening.words)])
+        elif isinstance(happening, StepDone):
+            self._pauses = False
+            self._screen.err([harmless(happening.words)])
 
 
 @click.command("wait", epilog="Example: aicrun wait sft-run --timeout 2h")

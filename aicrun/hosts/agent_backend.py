@@ -101,10 +101,9 @@ class AgentBackend:
         """A slice of a step's log."""
         return self._slice(self._link, _log_body(job_id, step, offset, limit, tail_lines, attempt))[0]
 
-    def follow(self, job_id: str, step: str, offset: int) -> Iterator[LogSlice]:
+    def follow(self, job_id: str, step: str, offset: int, attempt: int = 0) -> Iterator[LogSlice]:
         """Slices as they grow, on a connection of its own, until the step has ended and all was read."""
         link = AgentLink(self._transport, self._bundle)
-        attempt = 0
         try:
             while True:
                 body = _log_body(job_id, step, offset, REPLY_CAP_BYTES, 0, attempt)

@@ -128,8 +128,11 @@ class Backend(Protocol):
         """A slice of a step's log; `offset` None: the last `tail_lines` lines; `step` empty: the newest step."""
         ...
 
-    def follow(self, job_id: str, step: str, offset: int) -> Iterator[LogSlice]:
-        """Slices as they grow, on a channel of its own, until the step has ended and all was read."""
+    def follow(self, job_id: str, step: str, offset: int, attempt: int = 0) -> Iterator[LogSlice]:
+        """Slices as they grow, on a channel of its own, until the step has ended and all was read.
+
+        `attempt` 0 is the newest that has the step, and stays so when another begins.
+        """
         ...
 
     def stop(self, job_id: str, by: str, grace_s: int | None) -> JobReport:

@@ -13,6 +13,7 @@ from aicrun.lifecycle.events import LogBytes, StepBegan, StepDone, Tell
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.patience import Patience
 from aicrun.lifecycle.session import Session
+from aicrun.plan.records import attempt_words
 from aicrun.plan.words import counted, size
 from aicrun.wire.jobs import JobReport, StepReport
 from aicrun.wire.status import Standing, Status, status_of
@@ -112,8 +113,45 @@ def to_the_end(watch: Watch, report: JobReport, offset: int | None = 0) -> JobRe
     if status_of(report).status is Status.ENQUEUED or status_of(report).status in _BEFORE_START:
         report = _until_command(watch, report)
     if _has_started(report):
-        follow_log(watch, report, "command", offset)
+        report = follow_attempts(watch, report, offset)
     return until_ended(watch, report)
+
+
+def follow_attempts(watch: Watch, report: JobReport, offset: int | None) -> JobReport:
+    """Tell the command's log of this attempt, from `offset` on, and of each that follows; the report after the last.
+
+    The pause between is told as a step that counts down.
+    """
+    while True:
+        follow_log(watch, report, "command", offset, report.attempt)
+        later = _until_next(watch, report)
+        if later.attempt == report.attempt:
+            return later
+        report, offset = later, 0
+
+
+def _until_next(watch: Watch, report: JobReport) -> JobReport:
+    """The report once the attempt after this one runs, or when none is to come."""
+    patience, attempt, job_id, began = watch.patience, report.attempt, report.job_id, time.monotonic()
+    report = patience.ask(lambda backend: backend.job(job_id))
+    while report.attempt == attempt and _may_follow(report):
+        if report.next_attempt is not None:
+            watch.tell(StepBegan(watch.run, "retry", status_of(report).why))
+        known = status_of(report).status.value
+        report = patience.ask(lambda backend: backend.wait(job_id, known, _POLL_S))  # noqa: B023  # used at once
+    if report.attempt != attempt:
+        words = f"{attempt_words(report)}, on {watch.machine}"
+        watch.tell(StepDone(watch.run, "retry", words, time.monotonic() - began))
+    return report
+
+
+def _may_follow(report: JobReport) -> bool:
+    """Whether another attempt may come by itself: one is due, or a failed one is being tidied up."""
+    standing, command = status_of(report), _step(report, "command")
+    if settled(standing) or standing.status is Status.STOP_IN_PROGRESS or standing.phase == "uploading":
+        return False
+    failed = command is not None and command.exit is not None and command.exit.code != 0
+    return report.next_attempt is not None or (failed and report.attempt < report.attempts_most)
 
 
 def _until_command(watch: Watch, report: JobReport) -> JobReport:
@@ -126,16 +164,19 @@ def _until_command(watch: Watch, report: JobReport) -> JobReport:
     return report
 
 
-def follow_log(watch: Watch, report: JobReport, step: str, offset: int | None) -> None:
-    """Tell a step's log from `offset` on (None: its last lines) until the step has ended and all was read."""
-    patience = watch.patience
+def follow_log(watch: Watch, report: JobReport, step: str, offset: int | None, attempt: int = 0) -> None:
+    """Tell a step's log from `offset` on (None: its last lines) until the step has ended and all was read.
+
+    `attempt` 0 is the newest that has the step.
+    """
+    patience, job_id = watch.patience, report.job_id
     if offset is None:
-        tail = patience.ask(lambda backend: backend.log(report.job_id, step, None, _LOG_SLICE_BYTES, 20))
+        tail = patience.ask(lambda backend: backend.log(job_id, step, None, _LOG_SLICE_BYTES, 20, attempt))
         watch.tell(LogBytes(watch.run, step, tail.data))
         offset = tail.next_offset
     while True:
         try:
-            for part in watch.session.backend(watch.machine).follow(report.job_id, step, offset):
+            for part in watch.session.backend(watch.machine).follow(job_id, step, offset, attempt):
                 patience.answered()
                 watch.tell(LogBytes(watch.run, step, part.data))
                 offset = part.next_offset

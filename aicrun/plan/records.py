@@ -46,6 +46,12 @@ def since(found: Found) -> float:
     return running[-1] if running else job.age_s
 
 
+def attempt_words(job: JobReport) -> str:
+    """`attempt 2 of 4`, or `attempt 1` where no other may follow."""
+    most = job.attempts_most
+    return f"attempt {job.attempt} of {most}" if most > 1 and most >= job.attempt else f"attempt {job.attempt}"
+
+
 def progress(job: JobReport) -> str:
     """`step 4,120 of 9,000, 46%`; empty when the log told no step."""
     done, total = _step(job)

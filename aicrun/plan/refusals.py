@@ -11,7 +11,7 @@ from aicrun.plan.commands import of_run, typed
 from aicrun.plan.known import Found
 from aicrun.plan.model import Fleet, MachineView, Refusal, Wanted, Way
 from aicrun.plan.reconcile import Outcome, Row, admitted
-from aicrun.plan.records import cause, running_rows, since, status_words, where
+from aicrun.plan.records import attempt_words, cause, running_rows, since, status_words, where
 from aicrun.spec.model import Machine, RunSpec
 
 NOTHING_FITS = "AIC-E670"
@@ -138,7 +138,7 @@ def _ended_badly(spec: RunSpec, found: Found) -> Refusal:
     if "resume" in spec.execution:
         ways.append(Way("again, from nothing", typed("apply", spec, "--fresh")))
     told = f"refused, {status_words(found)} {words.ago(since(found))}"
-    facts = [("ended", f"on {where(found)}, attempt {found.job.attempt}")]
+    facts = [("ended", f"on {where(found)}, {attempt_words(found.job)}")]
     reason = cause(found)
     facts += [("cause", reason)] if reason else []
     return Refusal(ENDED_BADLY, 8, told, tuple(facts), tuple(ways))

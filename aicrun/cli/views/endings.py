@@ -15,6 +15,7 @@ from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
 from aicrun.plan.reconcile import not_uploaded
+from aicrun.plan.records import attempt_words
 from aicrun.plan.words import count, counted, cut, gib, harmless, name, ordinal, size, took
 
 _WHY_CELLS = 68
@@ -60,7 +61,7 @@ def headline(found: api.Found) -> str:
     if standing.reason == "upload_failed":
         return f"{head}: training ended with exit code 0"
     by = f" by {harmless(report.stop.by)}" if standing.status is api.Status.STOPPED and report.stop is not None else ""
-    parts = [f"{head}{time}{by}", how(standing), f"attempt {report.attempt}"]
+    parts = [f"{head}{time}{by}", how(standing), attempt_words(report)]
     if standing.status is api.Status.FAILED:
         return f"{parts[0]}: {', '.join(part for part in parts[1:] if part)}"
     return ", ".join(part for part in parts if part)
@@ -88,7 +89,7 @@ def _known(found: api.Found) -> list[str]:
     shown = []
     seen = [step for step in found.report.steps if step.state != "waiting"]
     if seen:
-        shown.append(f"  known     its {seen[-1].step} had started; attempt {found.report.attempt}")
+        shown.append(f"  known     its {seen[-1].step} had started; {attempt_words(found.report)}")
     return [*shown, "            no exit code was recorded; this is neither success nor failure"]
 
 
@@ -104,6 +105,8 @@ def _evidence(screen: Screen, ending: api.Ending) -> list[str]:
 def _rows(found: api.Found) -> list[str]:
     shown = []
     report = found.report
+    if report.next_attempt is not None and found.standing.why:
+        shown.append(f"  retry     {harmless(found.standing.why)}")
     measured = _measured(report.facts)
     if measured:
         shown.append(f"  measured  {measured}")
@@ -209,11 +212,15 @@ def going_lines(found: api.Found) -> list[str]:
     shown = [f"{run} {verb} {found.place}. {_afterwards(found)}"]
     if report.line is not None and report.line.reason == "drained" and standing.status is api.Status.ENQUEUED:
         shown.append(f"  {'waits':<10}{cut(harmless(report.line.why), _WHY_CELLS)}")
+    if found.report.next_attempt is not None and standing.why:
+        shown.append(f"  retry     {harmless(standing.why)}")
     return [*shown, *(f"  {way.what:<10}{styled('bold', way.command)}" for way in ways)]
 
 
 def _afterwards(found: api.Found) -> str:
     line = found.report.line
+    if found.standing.status is api.Status.ENQUEUED and found.report.next_attempt is not None:
+        return "It goes on by itself."
     if found.standing.status is not api.Status.ENQUEUED or line is None:
         return "It goes on when this terminal closes."
     if line.reason == "drained":

@@ -32,7 +32,9 @@ def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> lis
     ]
     if report.cards:
         shown.append(f"card: [{', '.join(_text(uuid) for uuid in report.cards)}]")
-    shown += ["job:", f"  id: {report.job_id}", f"  attempt: {report.attempt}"]
+    shown += ["job:", f"  id: {report.job_id}"]
+    most = f"of {report.attempts_most}" if report.attempts_most > 1 else ""
+    shown.append(_commented(f"  attempt: {report.attempt}", most))
     shown.append(_commented(f"  age: {duration(report.age_s)}", f"by the clock of {found.machine}"))
     shown += _steps(report)
     shown += _source(report) + _results(report)

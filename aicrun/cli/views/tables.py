@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aicrun import api
 from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.endings import step_progress
+from aicrun.plan.records import attempt_words
 from aicrun.plan.words import (
     ago,
     card_model,
@@ -92,6 +93,9 @@ def _detail(found: api.Found) -> str:
     report, standing = found.report, found.standing
     if report.forgotten:
         return "forgotten"
+    if standing.status is api.Status.ENQUEUED and report.next_attempt is not None:
+        # After what it comes stands in `inspect`: here is room for the countdown alone.
+        return harmless(standing.why.partition(",")[0].replace(" of ", "/"))
     if standing.status is api.Status.ENQUEUED and report.line is not None and report.line.position:
         place = ordinal(report.line.position)
         return f"drained, {place}" if report.line.reason == "drained" else f"{place} in line"
@@ -103,7 +107,9 @@ def _detail(found: api.Found) -> str:
         return f"exit_code {standing.code}"
     if standing.reason == "signal" and standing.signal is not None:
         return f"signal {standing.signal}"
-    return harmless(standing.reason or standing.phase or standing.why)
+    told = harmless(standing.reason or standing.phase or standing.why)
+    again = standing.phase == "training" and report.attempt > 1
+    return attempt_words(report).replace(" of ", "/") if again else told
 
 
 def _line(screen: Screen, row: tuple[str, ...], widths: list[int], colour: str) -> str:

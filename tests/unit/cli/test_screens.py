@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from job_reports import failed, lost, on_lab, report, stopped, succeeded, upload_failed
+from job_reports import failed, lost, on_lab, pausing, report, stopped, stopped_in_the_pause, succeeded, upload_failed
 
 from aicrun.cli.screen import Screen, plain
 from aicrun.cli.views.endings import ending_lines, going_lines, left_lines
@@ -53,6 +53,7 @@ def held(name: str, shown: Iterable[str]) -> None:
         ("end_upload_failed", upload_failed(), ("No space left on device",)),
         ("end_unknown", lost(), ("step 4120/9000 loss=1.2041",)),
         ("end_stopped", stopped(), ("step 812/4000",)),
+        ("end_stopped_in_the_pause", stopped_in_the_pause(), ("no route to the data",)),
         ("end_rejected", failed(decision="no", phase="never_started", decision_reason="expired", steps=()), ()),
         ("end_stop_failed", failed(leftover_pids=(4711, 4712)), ()),
     ],
@@ -88,6 +89,13 @@ def test_a_run_in_line_says_what_it_waits_for() -> None:
     assert (
         plain(going_lines(third)[0]) == "sft-run is enqueued on gpu-box[0-1]. It is 3rd in line and starts by itself."
     )
+
+
+def test_a_run_that_pauses_before_its_next_attempt_says_when_it_goes_on() -> None:
+    again = on_lab(attempt=2, attempts_most=4)
+    table = list_lines(Screen(), Listing((pausing(), again), 0, ()), everything=False)
+    inspected = inspect_lines(pausing())[:12]
+    held("pausing", [*going_lines(pausing()), "", *table, "", *inspected])
 
 
 def test_ctrl_c_says_how_to_come_back_and_how_to_stop() -> None:

@@ -1,0 +1,118 @@
+"""A run that is tried again with its cards: others may have them in the pause, its place in line stays its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_nvml.driver import can_be_built
+from faults.test_cards_and_line import Box
+from support import until
+
+from aicrun.agent.card_users import can_be_known
+from aicrun.wire.jobs import Retry
+from aicrun.wire.status import Status, status_of
+
+pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    host = Box(tmp_path)
+    yield host
+    host.close()
+
+
+AGAIN = '[ "$AICRUN_ATTEMPT" -ge 2 ] || exit 75'
+
+
+def test_a_retry_frees_its_card_in_the_pause_and_waits_for_it_at_its_old_place(box: Box) -> None:
+    first = box.start(AGAIN, retry=Retry(1, ("exit:75",), 3, 3))
+    until(lambda: box.rig.report(first).next_attempt is not None)
+    assert (box.status(first), box.tickets()) == (Status.ENQUEUED, 1)
+    until(lambda: not box.held())
+    number = _number(box, first)
+    # Another one gets the card in the pause; a third stands behind the retry, though it came before the pause ended.
+    second = box.start("sleep 5")
+    box.rig.running(second)
+    third = box.start("true")
+    box.waiting(third)
+    over = until(lambda: found if (found := box.rig.report(first).next_attempt) and not found.in_s else None)
+    assert (over.attempt, over.not_made) == (2, "")
+    line = until(lambda: found if (found := box.rig.report(first).line) and found.holder_job_id else None)
+    assert (line.holder_job_id, line.position, line.granted) == (second, 1, False)
+    assert _number(box, first) == number
+    assert until(lambda: box.rig.report(third).line.position == 2)
+    ended = [box.rig.ended(job) for job in (second, first, third)]
+    assert [status_of(report).status for report in ended] == [Status.SUCCEEDED] * 3
+    assert ended[1].attempt == 2
+    taken = {job: _at(box, job, "card_taken") for job in (first, third)}
+    assert len(taken[first]) == 2
+    assert taken[first][1] < taken[third][0]
+    assert (box.held(), box.tickets()) == (False, 0)
+
+
+def _number(box: Box, job_id: str) -> str:
+    return next(path.name for path in box.locks.rglob("t-*") if path.name.endswith(job_id))
+
+
+def _at(box: Box, job_id: str, event: str) -> list[float]:
+    return [item.at for item in box.rig.report(job_id).events if item.event == event]
+
+
+@pytest.mark.skipif(not can_be_known(), reason="the driver's pids are not this namespace's")
+def test_a_stranger_that_came_in_the_pause_is_seen_before_the_next_attempt(box: Box) -> None:
+    job = box.start(AGAIN, retry=Retry(1, ("exit:75",), 2, 2))
+    until(lambda: box.rig.report(job).next_attempt is not None)
+    stranger = subprocess.Popen(["sleep", "100"])
+    try:
+        plain = (box.driver.folder / "nvml.state").read_text()
+        box.driver.write(plain.replace("card GPU-bbbb", f"  holder {stranger.pid} compute 900\ncard GPU-bbbb"))
+        line = until(lambda: found if (found := box.rig.report(job).line) and found.granted and found.why else None)
+        assert str(stranger.pid) in line.why
+        assert box.status(job) is Status.ENQUEUED
+        assert str(stranger.pid) in box.rig.standing(job).why
+        box.driver.write(plain)
+        report = box.rig.ended(job)
+        assert (status_of(report).status, report.attempt) == (Status.SUCCEEDED, 2)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.parametrize("wait_s", [0, 1])
+def test_a_retry_that_waited_for_its_card_too_long_leaves_the_end_of_the_first_attempt(box: Box, wait_s: int) -> None:
+    job = box.start(AGAIN, retry=Retry(1, ("exit:75",), 2, 2), queue_wait_s=wait_s)
+    until(lambda: box.rig.report(job).next_attempt is not None and not box.held())
+    second = box.start("sleep 60")
+    box.rig.running(second)
+    standing = status_of(box.rig.ended(job))
+    assert (standing.status, standing.code) == (Status.FAILED, 75)
+    assert "attempt 2 of 2 was not made (its cards could not be had), after exit code 75: " in standing.why
+    assert "run-2" in standing.why
+
+
+def test_a_stop_while_a_retry_waits_for_its_card_is_a_stop(box: Box) -> None:
+    job = box.start(AGAIN, retry=Retry(1, ("exit:75",), 1, 1))
+    until(lambda: box.rig.report(job).next_attempt is not None and not box.held())
+    second = box.start("sleep 60")
+    box.rig.running(second)
+    until(lambda: box.rig.report(job).line.holder_job_id == second)
+    box.rig.call("stop", job_id=job, by="ana", grace_s=1)
+    standing = status_of(box.rig.ended(job))
+    assert (standing.status, standing.code, standing.card_allocated) == (Status.STOPPED, 75, True)
+    assert box.tickets() == 1
+
+
+def test_a_keeper_that_is_killed_in_the_pause_holds_no_card_and_no_place(box: Box) -> None:
+    job = box.start(AGAIN, retry=Retry(1, ("exit:75",), 600, 600))
+    until(lambda: box.rig.report(job).next_attempt is not None)
+    os.kill(box.rig.keeper(job), signal.SIGKILL)
+    assert status_of(box.rig.ended(job)).code == 75
+    assert (box.held(), box.tickets()) == (False, 0)
+    second = box.start("true")
+    assert status_of(box.rig.ended(second)).status is Status.SUCCEEDED
