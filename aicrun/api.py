@@ -391,6 +391,7 @@ def document_of(found: Found) -> dict[str, Any]:
         "signal": standing.signal,
         "why": standing.why,
         "exit": int(exit_of(found)),
+        "logs_go_in_s": found.logs_go_in_s,
         "job": to_json(found.report),
     }
 

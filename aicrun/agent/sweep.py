@@ -17,7 +17,7 @@ from aicrun.agent.records import Unreadable, read_json, read_record
 from aicrun.wire import names
 from aicrun.wire.jobs import Decision, End, JobRequest
 
-WEEK_S = 7 * 86400
+WEEK_S = names.LOGS_KEPT_S
 # A content may lie between the push and the start that needs it: never removed earlier, whatever a person asks.
 STORE_LEAST_S = 3600
 

@@ -13,6 +13,7 @@ from aicrun.cli.plans import Wishes, code_of, folder_of
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.diagnostics import as_lines
 from aicrun.cli.views.endings import ending_lines, going_lines, left_lines
+from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.plan_json import plan_document
 from aicrun.cli.views.plan_shown import show_plan
 from aicrun.cli.views.steps import Story
@@ -159,6 +160,7 @@ class Applying:
             for item in planned.plan.runs
         )
         if not self._how.follow:
+            self._screen.err(sweep_lines([outcome.found for outcome in kept if outcome.found is not None]))
             return self._document(planned.plan, kept, Exit.DONE)
         return self._seen_through(planned.plan, kept)
 

@@ -11,6 +11,7 @@ from aicrun.lifecycle.survey import Heard, ask_all
 from aicrun.plan.nearest import index_ranges
 from aicrun.spec.model import Machine
 from aicrun.wire.jobs import JobReport
+from aicrun.wire.names import LOGS_KEPT_S
 from aicrun.wire.status import Standing, status_of
 
 
@@ -31,6 +32,15 @@ class Found:
         """`lab[1]`: the machine and the job's cards there, by the numbers they had when it was planned."""
         cards = self.report.card_indexes
         return f"{self.machine}[{index_ranges(cards)}]" if cards else self.machine
+
+    @property
+    def logs_go_in_s(self) -> float | None:
+        """After how long the sweep takes the job's logs (below 0: at its next chance); None while none are due."""
+        report = self.report
+        kept = any(step.log_bytes for step in report.steps)
+        if report.ended_age_s is None or report.swept or not kept:
+            return None
+        return LOGS_KEPT_S - report.ended_age_s
 
 
 @dataclass(frozen=True, slots=True)

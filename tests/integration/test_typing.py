@@ -18,9 +18,9 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", (*COMMANDS, "machines drain"))
 def test_every_help_has_an_example_and_fits_the_screen(person: Person, command: str) -> None:
-    done = person.run(command, "--help")
+    done = person.run(*command.split(), "--help")
     assert done.returncode == 0
     assert "Example: " in done.stdout
     assert "aicrun" in done.stdout.rpartition("Example: ")[2]
@@ -91,11 +91,28 @@ def test_a_no_on_a_terminal_changes_nothing_and_a_yes_starts(project: Project) -
     until(lambda: len(project.starts()) == 1)
 
 
-def typed(project: Project, answer: str) -> str:
-    """What a person on a terminal sees who answers the question of `apply`."""
+def test_gc_shows_what_goes_before_it_asks_and_a_no_keeps_it(project: Project) -> None:
+    project.write()
+    assert project.apply("--follow").returncode == 0
+    words = ("gc", "here", "--older-than", "0s")
+    refused = project.run(*words)
+    assert refused.returncode == 3
+    assert "ended; its record stays" in refused.stderr
+    assert "aicrun gc here --older-than 0s --yes" in refused.stderr
+    shown = typed(project, "n\n", *words)
+    assert shown.index("ended; its record stays") < shown.index("Remove this from here? [y/N]")
+    assert "Nothing has been changed." in shown
+    assert project.run("logs", "quick").returncode == 0
+    assert " removed." in typed(project, "y\n", *words)
+    assert project.run("logs", "quick").returncode != 0
+    assert project.job()["status"] == "succeeded"
+
+
+def typed(project: Project, answer: str, *words: str) -> str:
+    """What a person on a terminal sees who answers the question of `apply`, or of another command."""
     ours, theirs = pty.openpty()
     client = subprocess.Popen(
-        [sys.executable, "-m", "aicrun", "apply", "run.yaml"],
+        [sys.executable, "-m", "aicrun", *(words or ("apply", "run.yaml"))],
         cwd=project.folder,
         env=dict(project.person.env, PYTHONPATH=str(REPOSITORY), TERM="xterm"),
         stdin=theirs,

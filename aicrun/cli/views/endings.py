@@ -11,6 +11,7 @@ from typing import Any
 from aicrun import api
 from aicrun.cli.safe_text import line
 from aicrun.cli.screen import Screen, styled
+from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
@@ -41,7 +42,7 @@ def ending_lines(screen: Screen, ending: api.Ending, spec_file: str) -> list[str
     ways = ways_after(found, spec_file)
     if ways:
         shown += ["", *next_lines(ways)]
-    return [*shown, last_line(found)]
+    return [*shown, *sweep_lines([found]), last_line(found)]
 
 
 def headline(found: api.Found) -> str:

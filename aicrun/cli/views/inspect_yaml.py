@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from aicrun import api
 from aicrun.cli.screen import styled
 from aicrun.cli.views.endings import ways_after
+from aicrun.cli.views.keeping import SOON_S, keeping
 from aicrun.plan.words import ago, duration, harmless, size, took
 
 _KEY = 12
@@ -37,6 +38,10 @@ def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> lis
     shown.append(_commented(f"  attempt: {report.attempt}", most))
     shown.append(_commented(f"  age: {duration(report.age_s)}", f"by the clock of {found.machine}"))
     shown += _steps(report)
+    if found.logs_go_in_s is not None:
+        left = found.logs_go_in_s
+        soon = f"copy them: {keeping(found)}" if left <= SOON_S else ""
+        shown.append(_commented(f"  logs_kept_for: {duration(max(0.0, left))}", soon))
     shown += _source(report) + _results(report)
     shown.append(f"workspace: {_text(report.workspace)}")
     shown += _survival(report)

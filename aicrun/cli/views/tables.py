@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aicrun import api
 from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.endings import step_progress
+from aicrun.cli.views.keeping import sweep_lines
 from aicrun.plan.records import attempt_words
 from aicrun.plan.words import (
     ago,
@@ -72,7 +73,8 @@ def list_lines(screen: Screen, listing: api.Listing, everything: bool) -> list[s
     if listing.omitted:
         more = "" if everything else "  more: aicrun list --all"
         shown.append(f"{count(len(rows))} of {count(len(rows) + listing.omitted)} runs.{more}")
-    return shown
+    soon = sweep_lines(listing.jobs)
+    return [*shown, "", *soon] if soon else shown
 
 
 def _row(found: api.Found) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from aicrun.cli.screen import Screen, plain
 from aicrun.cli.views.endings import ending_lines, going_lines, left_lines
 from aicrun.cli.views.hosts import doctor_lines, drain_lines, gc_lines, notes_lines
 from aicrun.cli.views.inspect_yaml import inspect_lines
+from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.steps import step_line
 from aicrun.cli.views.tables import list_lines, machines_lines
 from aicrun.cli.views.trouble import lines as error_lines
@@ -135,6 +136,24 @@ def replace_run(found: Found, name: str) -> Found:
 
 def test_the_list_of_runs() -> None:
     held("list", list_lines(Screen(), listing(), everything=False))
+
+
+def old(days: float, run: str = "sft-run", **more: object) -> Found:
+    return replace_run(failed(ended_age_s=days * 86400, **more), run)
+
+
+def test_logs_that_go_soon_are_told_in_time() -> None:
+    jobs = (old(6.5), old(5.1, "eval"), old(4.9, "young"), old(8, "late"), old(6, "one"), old(6, "two"), old(6, "x3"))
+    held("list_logs_go", list_lines(Screen(), Listing(jobs, 0, ()), everything=False)[len(jobs) + 1 :])
+    gone = (old(6.5, swept=True), old(6.5, steps=()), on_lab())
+    assert sweep_lines(gone) == []
+    assert [found.logs_go_in_s for found in gone] == [None, None, None]
+    ended = ending_lines(Screen(), Ending(old(6.5)), "run.yaml")
+    assert plain(ended[-2]) == "  aicrun logs 7c1e09d2 --offset 0 > sft-run.log"
+    assert ended[-1].startswith("checkpoint-9000")
+    told = [line for line in inspect_lines(old(6.5)) if "logs_kept_for" in line]
+    assert told == ["  logs_kept_for: 12h              # copy them: aicrun logs 7c1e09d2 --offset 0 > sft-run.log"]
+    assert "  logs_kept_for: 2d 2h" in inspect_lines(old(4.9))
 
 
 def test_a_forgotten_job_is_told_as_such() -> None:
