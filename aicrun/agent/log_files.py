@@ -52,20 +52,25 @@ class LogWriter:
         self._open: Dict[str, int] = {}
         self._file(names.LOG)
 
-    def write(self, data: Raw, offset: int, dropped: int) -> int:
-        """Record `data` at `offset`; how many of its bytes the disk took (fewer than all: a write error)."""
+    def write(self, data: Raw, offset: int, dropped: int, unbroken: int = 0) -> int:
+        """Record `data` at `offset`; how many of its bytes the disk took (fewer than all: a write error).
+
+        The first `unbroken` bytes are taken whole or not at all.
+        """
         room = max(0, self.caps.head_bytes - offset)
         taken = _pwrite(self._file(names.LOG), data[:room], offset) if room else 0
-        if taken < min(room, len(data)):
-            _shorten(self._file(names.LOG), offset + taken)
-            return taken
         if taken == len(data):
             return taken
-        rest = data[taken:]
-        if not self.say(offset + taken, offset + len(data), dropped):
-            return taken
-        taken += self._write_ring(rest, offset + taken)
-        self.say(offset + taken, offset + taken, dropped)
+        if taken == room:
+            if not self.say(offset + taken, offset + len(data), dropped):
+                return taken if taken >= unbroken else self._shorten(offset)
+            taken += self._write_ring(data[taken:], offset + taken)
+        if taken < unbroken:
+            taken = self._shorten(offset)
+        elif taken < room:
+            self._shorten(offset + taken)
+        if taken >= room:
+            self.say(offset + taken, offset + taken, dropped)
         return taken
 
     def say(self, total: int, busy_until: int, dropped: int, done: bool = False) -> bool:
@@ -99,6 +104,17 @@ class LogWriter:
             if got < len(part):
                 break
         return taken
+
+    def _shorten(self, size: int) -> int:
+        """Cut the head to `size` if it is longer; 0 bytes are taken then."""
+        handle = self._file(names.LOG)
+        try:
+            if os.fstat(handle).st_size > size:
+                os.ftruncate(handle, size)
+        except OSError:
+            # A longer file only shows bytes that were really written; the next write covers them.
+            pass
+        return 0
 
     def _file(self, name: str) -> int:
         if name not in self._open:
@@ -207,12 +223,3 @@ def _pread(path: str, count: int, offset: int) -> bytes:
         return b""
     finally:
         os.close(handle)
-
-
-def _shorten(handle: int, size: int) -> None:
-    try:
-        if os.fstat(handle).st_size > size:
-            os.ftruncate(handle, size)
-    except OSError:
-        # A longer file only shows bytes that were really written; the next write covers them.
-        return

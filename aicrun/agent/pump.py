@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import struct
+import time
 from typing import Any, List, NamedTuple, Tuple
 
 from aicrun.agent.log_files import Caps, LogWriter
@@ -18,8 +19,13 @@ from aicrun.agent.redact import LEAST_CHARACTERS, Passed, Redactor
 
 CHUNK_BYTES = 256 * 1024
 PIPE_BYTES = 1024 * 1024
-# Past the cap this much is read before it is written, when it comes so fast: most of it would fall out of the log.
-BATCH_BYTES = 8 * 1024 * 1024
+# What is read is kept in a window that a processor's cache holds. Past the cap up to a batch goes through it before the
+# log is written, when it comes so fast: all but the end of it would fall out of the log.
+WINDOW_BYTES = 2 * 1024 * 1024
+BATCH_BYTES = 64 * 1024 * 1024
+BATCH_S = 0.1
+# So much of the window is whole at any moment, also while a chunk is read into it.
+WHOLE_BYTES = WINDOW_BYTES - CHUNK_BYTES
 LOOK_MS = 500
 # After this long without output, what was kept back as the possible beginning of a secret is looked at again.
 QUIET_MS = 200
@@ -40,7 +46,7 @@ IDLE, READING, FULL, LETTING, ENDING = range(5)
 class Entry(NamedTuple):
     """Where the pump stands; `held` bytes were read before and kept back, in the hold `side`.
 
-    `filled` bytes lie in the buffer, to be written behind them; with READING, `more` are being read behind these.
+    `filled` bytes went into the window, to be written behind them; with READING, `more` are being read behind these.
     LETTING and ENDING write what was kept back. `shown` of the held bytes are in the log already. `total` bytes are
     recorded, `dropped` were not; `untold` of these are not yet told by a line in the log. What lay before `floor` and
     past the log's head is gone.
@@ -59,16 +65,17 @@ class Entry(NamedTuple):
 
 
 class Journal:
-    """One entry, one buffer and two holds in memory that outlives the pump: anonymous, shared by keeper and pumps.
+    """One entry, one window and two holds in memory that outlives the pump: anonymous, shared by keeper and pumps.
 
-    What is kept back goes to the other hold, so that the write it came from can be repeated.
+    The bytes go round in the window, and its newest `WHOLE_BYTES` are whole at any moment. What is kept back goes to
+    the other hold, so that the write it came from can be repeated.
     """
 
     def __init__(self, held_bytes: int = 0) -> None:
         """At most `held_bytes` are ever kept back."""
         self._hold_at = (_DATA_AT, _DATA_AT + held_bytes)
         self._data_at = _DATA_AT + 2 * held_bytes
-        self._map = mmap.mmap(-1, self._data_at + BATCH_BYTES)
+        self._map = mmap.mmap(-1, self._data_at + WINDOW_BYTES)
         self._view = memoryview(self._map)
 
     def read(self) -> Entry:
@@ -110,8 +117,12 @@ class Journal:
             return 0
 
     def data(self, entry: Entry) -> memoryview:
-        """The bytes in the buffer, in place."""
-        return self._view[self._data_at : self._data_at + entry.filled]
+        """The bytes that went into the window, of more than `WHOLE_BYTES` the newest so many."""
+        size, end = min(entry.filled, WHOLE_BYTES), self._data_at + entry.filled % WINDOW_BYTES
+        if end - size >= self._data_at:
+            return self._view[end - size : end]
+        newest = self._view[self._data_at : end]
+        return memoryview(b"".join((self._view[end - size + WINDOW_BYTES :], newest)))
 
     def held(self, entry: Entry) -> bytes:
         """The bytes that were kept back."""
@@ -124,7 +135,7 @@ class Journal:
         self._map[begin : begin + len(data)] = data
 
     def _mark(self, entry: Entry) -> Tuple[int, int]:
-        return min(entry.more, _MARK_BYTES), self._data_at + entry.filled + entry.more
+        return min(entry.more, _MARK_BYTES), self._data_at + entry.filled % WINDOW_BYTES + entry.more
 
 
 def make_pipe() -> List[int]:
@@ -167,15 +178,14 @@ def run(pipe: int, sink: Sink) -> int:
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     while True:
-        events = poll.poll(0 if ending else QUIET_MS if pump.holds() else LOOK_MS)
+        events = poll.poll(0 if ending else pump.patience_ms())
         sink.journal.beat()
         if pump.copy():
-            while pump.copy():
-                pass
-        elif ending or any(event & (select.POLLHUP | select.POLLERR) for _, event in events):
+            continue
+        at_end = bool(ending) or any(event & (select.POLLHUP | select.POLLERR) for _, event in events)
+        pump.settle(at_end)
+        if at_end:
             break
-        elif pump.holds():
-            pump.let_go()
     pump.finish()
     return 0
 
@@ -186,6 +196,7 @@ class _Pump:
         self._log = log
         self._journal = journal
         self._redactor = redactor
+        self._due = 0.0
 
     def take_up(self) -> None:
         """Finish what a killed pump had begun."""
@@ -201,11 +212,13 @@ class _Pump:
             self._write(entry)
 
     def copy(self) -> bool:
-        """Copy what waits, at most one batch; False when nothing waits."""
+        """Read what waits, at most one batch, and write what is due; False when nothing waits."""
         entry = self._journal.read()
-        most = BATCH_BYTES if entry.total >= self._log.caps.head_bytes else CHUNK_BYTES
+        before, most = entry.filled, self._batch_bytes(entry)
+        if not before:
+            self._due = time.monotonic() + BATCH_S
         while entry.filled < most:
-            more = min(waiting_bytes(self._pipe), CHUNK_BYTES, most - entry.filled)
+            more = min(waiting_bytes(self._pipe), CHUNK_BYTES, most - entry.filled, _room(entry))
             if not more:
                 break
             entry = entry._replace(doing=READING, more=more)
@@ -215,24 +228,31 @@ class _Pump:
             entry = entry._replace(doing=FULL, filled=entry.filled + got, more=0)
             self._journal.commit(entry)
             self._journal.beat()
-        if entry.doing == FULL:
+        if entry.filled and (most == CHUNK_BYTES or entry.filled >= most or time.monotonic() >= self._due):
             self._write(entry)
-        return entry.doing == FULL
+        return entry.filled > before
 
-    def holds(self) -> bool:
-        """True while bytes are kept back that may be shown when nothing follows."""
+    def patience_ms(self) -> int:
+        """How long to wait for output before `settle` has something to do."""
         entry = self._journal.read()
-        return entry.shown < entry.held < LEAST_CHARACTERS
+        if entry.filled:
+            return max(0, int((self._due - time.monotonic()) * 1000) + 1)
+        return QUIET_MS if _may_be_let_go(entry) else LOOK_MS
 
-    def let_go(self) -> None:
-        """Write what was kept back and is too short to be a secret; the rest of a value is still hidden behind it."""
-        self._write(self._journal.read()._replace(doing=LETTING, filled=0))
+    def settle(self, at_end: bool) -> None:
+        """Nothing waits in the pipe: write the batch when it is due, and let go what is too short to be a secret."""
+        entry = self._journal.read()
+        if entry.filled:
+            if at_end or time.monotonic() >= self._due:
+                self._write(entry)
+        elif not at_end and _may_be_let_go(entry):
+            self._write(entry._replace(doing=LETTING))
 
     def finish(self) -> None:
         """Write what was kept back, make the log durable and say that it is whole."""
         entry = self._journal.read()
         if entry.held:
-            self._write(entry._replace(doing=ENDING, filled=0))
+            self._write(entry._replace(doing=ENDING))
             entry = self._journal.read()
         self._log.sync()
         self._log.say(entry.total, entry.total, entry.dropped, done=True)
@@ -245,8 +265,9 @@ class _Pump:
         told = _marker(entry) if entry.untold else b""
         total = entry.total + passed.skipped
         if passed.skipped:
+            # The ring holds nothing of what was skipped, whatever lies in it.
             self._log.floor = total
-        taken = self._log.write(told + bytes(passed.out) if told else passed.out, total, entry.dropped)
+        taken = self._log.write(told + bytes(passed.out) if told else passed.out, total, entry.dropped, len(told))
         lost = len(passed.out) - max(0, taken - len(told))
         untold = entry.untold if taken < len(told) else 0
         side = entry.side
@@ -259,22 +280,40 @@ class _Pump:
         if done.dropped != entry.dropped:
             self._log.say(done.total, done.total, done.dropped)
 
+    def _batch_bytes(self, entry: Entry) -> int:
+        """How much may be read before it is written: what is left of it must fill the ring, and a look before it."""
+        if entry.total < self._log.caps.head_bytes:
+            return CHUNK_BYTES
+        enough = self._log.caps.ring_bytes + 2 * self._redactor.longest <= WHOLE_BYTES
+        return BATCH_BYTES if enough else WHOLE_BYTES
+
     def _passed(self, entry: Entry) -> Passed:
         """What of the bytes of `entry` is written, and what is kept back."""
         data, redactor = self._journal.data(entry), self._redactor
-        if entry.total >= self._log.caps.head_bytes and entry.doing == FULL:
-            newest = redactor.newest(data, self._log.caps.ring_bytes)
-            if newest is not None:
-                # What was kept back before is among what is skipped.
-                return newest._replace(skipped=newest.skipped + entry.held - entry.shown)
+        skipped = entry.filled - len(data)
         if not redactor:
-            return Passed(data)
+            surplus = max(0, len(data) - self._log.caps.ring_bytes) if skipped else 0
+            return Passed(data[surplus:], skipped=skipped + surplus)
+        if skipped:
+            # A value that began among the skipped bytes is over within the length of one: so much is only looked at.
+            passed = redactor.passed(bytes(data), redactor.longest)
+            return passed._replace(skipped=skipped + redactor.longest + entry.held - entry.shown)
         raw = b"".join((self._journal.held(entry), data))
         if entry.doing == ENDING:
             return Passed(redactor.whole(raw, entry.shown))
         if entry.doing == LETTING:
             return redactor.let_go(raw, entry.shown)
-        return self._redactor.passed(raw, entry.shown)
+        return redactor.passed(raw, entry.shown)
+
+
+def _may_be_let_go(entry: Entry) -> bool:
+    """True while bytes are kept back that are no secret if nothing follows."""
+    return entry.shown < entry.held < LEAST_CHARACTERS
+
+
+def _room(entry: Entry) -> int:
+    """How many bytes can be read into the window before it begins again at its front."""
+    return WINDOW_BYTES - entry.filled % WINDOW_BYTES
 
 
 def _marker(entry: Entry) -> bytes:

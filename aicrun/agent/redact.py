@@ -7,7 +7,7 @@ bytes come from, nor show a value.
 
 import json
 import re
-from typing import Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Iterable, List, NamedTuple, Tuple, Union
 
 Raw = Union[bytes, memoryview]
 
@@ -71,20 +71,6 @@ class Redactor:
                 if not any(first < cut < last for first, last in matches):
                     return Passed(self.whole(data[:cut], min(cut, shown)), data[cut:], max(0, shown - cut))
         return Passed(self.whole(data, shown))
-
-    def newest(self, data: memoryview, least: int) -> Optional[Passed]:
-        """As `passed`, but only the end of `data` is searched and written, `least` bytes of it or a few more.
-
-        None when `data` is not that long, or so much of its end is hidden that fewer would be left.
-        """
-        begin = len(data) - least - 2 * self.longest
-        if begin < 0:
-            return None
-        if not self._forms:
-            return Passed(data[begin:], skipped=begin)
-        # A value that began before is over within the length of one; so much is only looked at.
-        found = self.passed(bytes(data[begin:]), self.longest)
-        return found._replace(skipped=begin + self.longest) if len(found.out) >= least else None
 
     def let_go(self, data: bytes, shown: int) -> Passed:
         """What of the kept bytes may be written because nothing follows for a while; they stay kept all the same.

@@ -11,6 +11,7 @@ import pytest
 from agent_rig import Refusal, Rig
 from support import until
 
+from aicrun.agent import log_files
 from aicrun.wire import names
 from aicrun.wire.status import Status, status_of
 
@@ -57,6 +58,51 @@ def test_a_log_over_the_cap_keeps_head_and_newest_and_every_offset(rig: Rig) -> 
     assert (folder / names.LOG).stat().st_size == 2 * MIB
     assert (folder / names.LOG_TAIL).stat().st_size == MIB
     assert status_of(rig.ended(job)).code == 6
+
+
+FLOOD = """import os, sys
+piece, left, random = sys.argv[2].encode().decode("unicode_escape").encode("latin-1"), int(sys.argv[1]), sys.argv[3]
+block = piece * (65536 // len(piece))
+while left > 0:
+    left -= os.write(1, (os.urandom(65536) if random == "random" else block)[:left])
+os.write(1, b"the last words")
+"""
+SECRETS = {"A": "hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567", "B": "0123456789abcdef0123456789abcdef", "C": "a/secret+key="}
+
+
+@pytest.mark.parametrize(
+    ("piece", "kind"),
+    [("x" * 99 + "\\n", "lines"), ("one line without an end ", "line"), ("\\xe6\\xbc", "half"), ("x", "random")],
+)
+def test_at_the_standard_cap_300_mib_are_kept_to_the_byte(rig: Rig, piece: str, kind: str) -> None:
+    """F35, and what `benchmarks/log_throughput.py` measures at 2 GiB, without a clock."""
+    size, secrets = 300 * MIB, SECRETS if kind == "lines" else {}
+    command = (sys.executable, "-I", "-S", "-c", FLOOD, str(size), piece, kind)
+    job = rig.start("flood-run", command, secrets=secrets)
+    report = rig.ended(job, 120)
+    assert status_of(report).code == 0
+    until(lambda: log_files.read_state(str(rig.step(job))).done)
+    folder, total = rig.step(job), size + len(b"the last words")
+    assert (folder / names.LOG).stat().st_size == names.LOG_CAP_BYTES - names.LOG_TAIL_BYTES
+    assert (folder / names.LOG_TAIL).stat().st_size == names.LOG_TAIL_BYTES
+    step = next(step for step in rig.report(job).steps if step.step == "command")
+    assert (step.log_bytes, step.log_dropped_bytes) == (total, total - names.LOG_CAP_BYTES)
+    with rig.link() as link:
+        # The last bytes of the head, and behind the gap the first ones of the ring.
+        head = names.LOG_CAP_BYTES - names.LOG_TAIL_BYTES
+        answer, data = link.call("log", job_id=job, step="command", offset=head - 10)
+        assert (len(data), answer["gap_bytes"], answer["eof"]) == (10, 0, False)
+        answer, data = link.call("log", job_id=job, step="command", offset=answer["next_offset"])
+        assert (answer["offset"], answer["gap_bytes"]) == (total - MIB, total - MIB - head)
+        answer, data = link.call("log", job_id=job, step="command", offset=total - 20)
+        assert data.endswith(b"the last words")
+        assert (answer["eof"], answer["ended"]) == (True, True)
+        unit = piece.encode().decode("unicode_escape").encode("latin-1")
+        if kind != "random":
+            answer, data = link.call(
+                "log", job_id=job, step="command", offset=7 * len(unit) * 1000, limit=len(unit) * 3
+            )
+            assert data in unit * 5
 
 
 def test_the_last_lines_also_of_a_progress_bar(rig: Rig) -> None:

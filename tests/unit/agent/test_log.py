@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -111,11 +113,18 @@ class MortalLog(LogWriter):
         super().__init__(str(folder), caps)
         self._journal = journal
 
-    def write(self, data: log_files.Raw, offset: int, dropped: int) -> int:
+    def write(self, data: log_files.Raw, offset: int, dropped: int, unbroken: int = 0) -> int:
         self._journal._step()
-        taken = super().write(data, offset, dropped)
+        taken = super().write(data, offset, dropped, unbroken)
         self._journal._step()
         return taken
+
+
+@pytest.fixture
+def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that goes round many times, so that kills meet every place of it."""
+    for name, value in (("CHUNK", 1000), ("WINDOW", 4000), ("WHOLE", 3000), ("BATCH", 20_000)):
+        monkeypatch.setattr(pump, name + "_BYTES", value)
 
 
 def pumped(folder: Path, text: bytes, dice: random.Random, caps: Caps, secrets: tuple[str, ...], quiet: bool) -> int:
@@ -130,16 +139,17 @@ def pumped(folder: Path, text: bytes, dice: random.Random, caps: Caps, secrets: 
     sent, kills, ended = 0, 0, False
     while not ended:
         if sent < len(text):
-            sent += os.write(write_end, text[sent : sent + dice.randint(1, dice.choice((9, 300, 3000)))])
+            sent += os.write(write_end, text[sent : sent + dice.randint(1, dice.choice((9, 300, 3000, 9000)))])
         worker = pump._Pump(read_end, MortalLog(folder, caps, journal), journal, redactor)
-        journal.countdown = dice.randint(0, 16)
+        journal.countdown = dice.randint(0, 30)
         try:
             worker.take_up()
             while worker.copy():
                 pass
-            if quiet and worker.holds():
-                worker.let_go()
+            if quiet:
+                worker.settle(False)
             if sent == len(text):
+                worker.settle(True)
                 worker.finish()
                 ended = True
         except Killed:
@@ -150,75 +160,116 @@ def pumped(folder: Path, text: bytes, dice: random.Random, caps: Caps, secrets: 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_pump_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
-    text = stream(40_000)
-    assert pumped(tmp_path, text, random.Random(seed), Caps(head_bytes=30_000, ring_bytes=20_000), (), True) > 5
+def test_a_pump_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path, seed: int, small_window: None) -> None:
+    text = stream(60_000)
+    assert pumped(tmp_path, text, random.Random(seed), Caps(head_bytes=30_000, ring_bytes=40_000), (), True) > 5
     assert served(tmp_path, limit=4096) == (text, [])
+
+
+SECRETS = ("hf_abcdefgh", "abcdefgh-abcd", "hf_hf_hf_")
+
+
+def secretive(dice: random.Random) -> bytes:
+    """A text full of secrets, and of what begins and ends like one."""
+    words = [*SECRETS, "hf_", "abcd", "a", "\n", "no secret at all ", "hf_hf_hf", "bcdefgh"]
+    return "".join(dice.choice(words) for _ in range(4000)).encode()
 
 
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_pump_killed_anywhere_hides_every_secret_whole(tmp_path: Path, seed: int, quiet: bool) -> None:
+def test_a_pump_killed_anywhere_hides_every_secret_whole(
+    tmp_path: Path, seed: int, quiet: bool, small_window: None
+) -> None:
     dice = random.Random(seed)
-    secrets = ("hf_abcdefgh", "abcdefgh-abcd", "hf_hf_hf_")
-    words = [*secrets, "hf_", "abcd", "a", "\n", "no secret at all ", "hf_hf_hf", "bcdefgh"]
-    text = "".join(dice.choice(words) for _ in range(4000)).encode()
-    assert pumped(tmp_path, text, dice, Caps(head_bytes=30_000, ring_bytes=60_000), secrets, quiet) > 5
+    text = secretive(dice)
+    assert pumped(tmp_path, text, dice, Caps(head_bytes=10_000, ring_bytes=60_000), SECRETS, quiet) > 5
     data, gaps = served(tmp_path, limit=4096)
+    whole = Redactor(SECRETS).whole(text)
     assert gaps == []
-    assert not any(secret.encode() in data for secret in secrets)
+    assert not any(secret.encode() in data for secret in SECRETS)
     if quiet:
         # A beginning of a value that was let go stands before its mark.
-        assert len(data) >= len(Redactor(secrets).whole(text))
-        assert data.count(b"***") == Redactor(secrets).whole(text).count(b"***")
+        assert len(data) >= len(whole)
+        assert data.count(b"***") == whole.count(b"***")
     else:
-        assert data == Redactor(secrets).whole(text)
+        assert data == whole
 
 
-@pytest.mark.parametrize("secrets", [(), ("a-secret-value",)])
-def test_past_the_cap_what_comes_fast_is_kept_from_its_end_alone(tmp_path: Path, secrets: tuple[str, ...]) -> None:
-    caps, text = Caps(head_bytes=1000, ring_bytes=500), stream(200_000) + b"a-secret-value, and " + stream(400)
-    if secrets:
-        text += b"a-secr"
-    redactor = Redactor(secrets)
-    journal = Journal(redactor.longest)
-    read_end, write_end = pump.make_pipe()
-    worker = pump._Pump(read_end, LogWriter(str(tmp_path), caps), journal, redactor)
-    os.write(write_end, text[:1500])
-    assert worker.copy()
-    os.write(write_end, text[1500:])
-    assert worker.copy()
-    worker.finish()
-    whole = redactor.whole(text)
+@pytest.mark.parametrize("secrets", [(), SECRETS])
+@pytest.mark.parametrize("seed", range(20))
+def test_past_the_cap_what_comes_fast_is_kept_from_its_end_alone(
+    tmp_path: Path, seed: int, secrets: tuple[str, ...], small_window: None
+) -> None:
+    dice = random.Random(seed)
+    text = stream(2000) + b"".join((secretive(dice), stream(dice.randint(0, 2000)), secretive(dice)))
+    assert pumped(tmp_path, text, dice, Caps(head_bytes=1000, ring_bytes=500), secrets, False) > 5
+    whole = Redactor(secrets).whole(text)
     data, gaps = served(tmp_path)
-    assert data[:1000] == text[:1000]
-    assert data[1000:] == whole[-500:]
-    # The skipped bytes are counted as they came: nobody looked how many of them would have been hidden.
-    total = log_files.read_state(str(tmp_path)).total
-    assert gaps == [(1000, total - 500)]
-    assert len(whole) <= total <= len(text)
+    assert data[:1000] == whole[:1000]
+    assert whole.endswith(data[1000:])
+    state = log_files.read_state(str(tmp_path))
+    assert state is not None
+    # What was skipped is counted as it came: nobody looked how much of it would have been hidden.
+    assert len(whole) <= state.total <= len(text)
+    assert gaps == [(1000, state.total - len(data) + 1000)]
+    if not secrets:
+        assert (len(data), state.total) == (1500, len(text))
 
 
-def test_a_refused_write_behind_skipped_bytes_shows_no_stale_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(10))
+def test_what_the_disk_refuses_is_counted_to_the_byte(tmp_path: Path, seed: int, small_window: None) -> None:
+    dice = random.Random(seed)
+    text, journal, sent = secretive(dice), Journal(20), 0
+    read_end, write_end = pump.make_pipe()
+    worker = pump._Pump(read_end, LogWriter(str(tmp_path), Caps(15_000, 50_000)), journal, Redactor(SECRETS))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        while sent < len(text):
+            # The kernel refuses what lies past the limit, and takes half a write that ends there.
+            most = dice.choice((256, dice.randint(256, 30_000), before[1]))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+            sent += os.write(write_end, text[sent : sent + dice.randint(1, 3000)])
+            while worker.copy():
+                worker.settle(True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    worker.finish()
+    entry = journal.read()
+    data, _ = served(tmp_path)
+    markers = re.findall(
+        rb"\n\[aicrun: (\d+) bytes of output could not be recorded here, the disk refused them\]\n", data
+    )
+    rest = re.sub(rb"\n\[aicrun: \d+ bytes of output[^]]*\]\n", b"", data)
+    assert len(rest) + entry.dropped == len(Redactor(SECRETS).whole(text))
+    assert sum(map(int, markers)) + entry.untold == entry.dropped > 0
+
+
+def test_a_refused_write_behind_skipped_bytes_shows_no_stale_ones(tmp_path: Path, small_window: None) -> None:
     caps, journal = Caps(head_bytes=1000, ring_bytes=500), Journal()
     read_end, write_end = pump.make_pipe()
     worker = pump._Pump(read_end, LogWriter(str(tmp_path), caps), journal, Redactor())
     os.write(write_end, stream(1700))
-    assert worker.copy()
-    (tmp_path / "log.tail").unlink()
-    (tmp_path / "log.tail").mkdir()
+    while worker.copy():
+        worker.settle(True)
+    ring = tmp_path / "log.tail"
+    ring.rename(tmp_path / "aside")
+    ring.mkdir()
     broken = pump._Pump(read_end, LogWriter(str(tmp_path), caps), journal, Redactor())
     os.write(write_end, stream(5000))
     broken.take_up()
     assert broken.copy()
-    (tmp_path / "log.tail").rmdir()
+    broken.settle(True)
+    ring.rmdir()
+    (tmp_path / "aside").rename(ring)
     os.write(write_end, b"after\n")
     assert broken.copy()
+    broken.settle(True)
     broken.finish()
-    data, _ = served(tmp_path)
+    data, gaps = served(tmp_path)
     head, _, rest = data.partition(b"\n[aicrun: 500 bytes of output")
-    assert head == stream(1000)
-    assert rest.endswith(b"]\nafter\n")
+    assert (head, rest) == (stream(1000), b" could not be recorded here, the disk refused them]\nafter\n")
+    # 700 bytes of the first write and all but the end of the second one were recorded, and have fallen out.
+    assert gaps == [(1000, 1700 + 4500)]
 
 
 def test_a_read_that_did_not_happen_is_told_from_one_that_did() -> None:
