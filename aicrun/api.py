@@ -301,6 +301,7 @@ stop = _stop.stop
 upload = _upload.upload
 notes = _notes.read
 add_note = _notes.add
+document_of = _ending.document_of
 drain = _drain.drain
 Drained = _drain.Drained
 refused = _apply.refused
@@ -372,28 +373,6 @@ def gc(session: Session, machine: str, dry_run: bool, older_than_s: int) -> tupl
 def as_json(value: object) -> Any:
     """Plain JSON values for any record of this interface."""
     return to_json(value)
-
-
-def document_of(found: Found) -> dict[str, Any]:
-    """One job as every `--json` document shows it: its standing first, the host's report behind it."""
-    standing = found.standing
-    return {
-        "run": found.report.run,
-        "run_id": found.report.run_id,
-        "job_id": found.report.job_id,
-        "machine": found.machine,
-        "status": standing.status.value,
-        "terminal": standing.status.terminal,
-        "reason": standing.reason,
-        "phase": standing.phase,
-        "step": standing.step,
-        "code": standing.code,
-        "signal": standing.signal,
-        "why": standing.why,
-        "exit": int(exit_of(found)),
-        "logs_go_in_s": found.logs_go_in_s,
-        "job": to_json(found.report),
-    }
 
 
 def needs_work(plan: Plan) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from aicrun.errors import AicrunError, Exit
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.session import Session
+from aicrun.wire.codec import to_json
 from aicrun.wire.status import Standing, Status
 
 _EVIDENCE_LINES = 8
@@ -50,3 +52,25 @@ def ending(session: Session, found: Found) -> Ending:
         return Ending(found, step)
     lines = tail.data.decode("utf-8", "replace").splitlines()
     return Ending(found, step, tuple(lines[-_EVIDENCE_LINES:]))
+
+
+def document_of(found: Found) -> dict[str, Any]:
+    """One job as every `--json` document shows it: its standing first, the host's report behind it."""
+    standing = found.standing
+    return {
+        "run": found.report.run,
+        "run_id": found.report.run_id,
+        "job_id": found.report.job_id,
+        "machine": found.machine,
+        "status": standing.status.value,
+        "terminal": standing.status.terminal,
+        "reason": standing.reason,
+        "phase": standing.phase,
+        "step": standing.step,
+        "code": standing.code,
+        "signal": standing.signal,
+        "why": standing.why,
+        "exit": int(exit_of(standing)),
+        "logs_go_in_s": found.logs_go_in_s,
+        "job": to_json(found.report),
+    }
