@@ -1,6 +1,6 @@
 # What a developer types. Each target needs nothing but bash and python3: tests/run makes the environment itself.
 
-.PHONY: help test quick house lint types gpu slow bench golden clean
+.PHONY: help test quick house lint types gpu slow systemd bench golden clean
 
 help:            ## these lines
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,9 @@ gpu:             ## on a machine with a card: inventory, lease, device 0, peak m
 
 slow:            ## what takes minutes or full sizes
 	@tests/run --only -m slow tests
+
+systemd:         ## on machines with a systemd of their own: needs root, mmdebstrap and systemd-nspawn
+	@tests/run --only -m systemd tests/systemd
 
 bench:           ## start-up beside plain click and click with rich; parsing beside SafeLoader and jsonschema
 	@tests/run --bench

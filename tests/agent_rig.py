@@ -41,7 +41,7 @@ class Link:
     def __init__(self, rig: Rig, env: dict[str, str]) -> None:
         self.marker = secrets.token_hex(16)
         self.process = subprocess.Popen(
-            [rig.python, "-I", "-S", str(rig.agent / "boot.py"), "serve"],
+            rig.serving(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -87,6 +87,10 @@ class Rig:
         }
         self._link: Link | None = None
         self._unpack()
+
+    def serving(self, env: dict[str, str]) -> list[str]:
+        """The words that start the agent; `env` is what it will find in its environment."""
+        return [self.python, "-I", "-S", str(self.agent / "boot.py"), "serve"]
 
     def _unpack(self) -> None:
         package = self.agent / "aicrun"

@@ -19,6 +19,7 @@ BUDGETS = {
     "integration": 300,
     "first_run": 180,
     "gpu": 300,
+    "systemd": 300,
 }
 
 

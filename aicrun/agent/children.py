@@ -6,13 +6,29 @@
 import dataclasses
 import os
 import signal
-from typing import FrozenSet, Optional
+from typing import Callable, FrozenSet, List, Optional
 
 WAKE = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 
 
 class Lost(Exception):
-    """The kernel no longer knows the child: how it ended cannot be known."""
+    """How the child ended cannot be known, or is no end of its own; `reason` is a token of `status.UNKNOWN_REASONS`."""
+
+    def __init__(self, message: str, reason: str = "supervisor_lost") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Leave(Exception):
+    """All around this process is being ended, and it with it; `reason` as in `Lost`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+# What to do when somebody asks this process to end; at most one, for a process keeps one job.
+_on_term: List[Callable[[int], None]] = []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +57,25 @@ def default_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def heed(on_term: Callable[[int], None]) -> None:
+    """From now on `wait` calls this with the sender's pid when SIGTERM came; it may raise `Leave`."""
+    _on_term[:] = [on_term]
+
+
 def wait(timeout_s: float) -> None:
-    """Sleep until a child ends, somebody pokes, or `timeout_s` passed; a lost wake-up costs at most that time."""
-    signal.sigtimedwait(WAKE, max(0.0, timeout_s))
+    """Sleep until a child ends, somebody pokes, or `timeout_s` passed; a lost wake-up costs at most that time.
+
+    Raises `Leave`, once, when that was said to whoever heeds SIGTERM.
+    """
+    came = signal.sigtimedwait(WAKE, max(0.0, timeout_s))
+    if came is not None and came.si_signo == signal.SIGTERM:
+        for on_term in list(_on_term):
+            try:
+                on_term(came.si_pid)
+            except Leave:
+                # What is left to do is seen to its end; nobody says it twice.
+                _on_term.clear()
+                raise
 
 
 def ended(pid: int) -> Optional[Ended]:

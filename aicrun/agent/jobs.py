@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from aicrun.agent import bodies, decide, vault
 from aicrun.agent.evidence import gather
 from aicrun.agent.home import Home
+from aicrun.agent.keepers import unit_words
 from aicrun.agent.records import Unreadable, place_once, read_json, read_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import broken, report_from
@@ -44,6 +45,9 @@ def seen(home: Home, run: str, job_id: str, *, events: bool = False) -> JobRepor
     known = gather(home, run, job_id)
     report = report_from(home, known, time.time(), events=events)
     if known.evidence.end is None and known.evidence.decision == "go":
+        said = unit_words(known.launch) if report.lost == "supervisor_lost" else ""
+        if said:
+            report = replace(report, lost_detail="%s; %s" % (report.lost_detail, said))
         _record_lost_end(home, report)
     return report
 

@@ -28,6 +28,7 @@ from aicrun.agent import (
 )
 from aicrun.agent.attempts import Attempts
 from aicrun.agent.decide import expire, standing
+from aicrun.agent.dismissal import Dismissal
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.log_files import Caps
@@ -50,6 +51,10 @@ def main(job_dir: str, role: str) -> int:
     children.prepare()
     try:
         return _keep(job_dir, role)
+    except children.Leave as word:
+        # Without an end of ours: what is durable by now decides.
+        sys.stderr.write("%s\n" % word)
+        return 0
     except (OSError, Refused, Unreadable) as error:
         sys.stderr.write("%s\n" % error)
         return 1
@@ -127,6 +132,7 @@ class Keeper:
         record = Launch(*who, self._subreaper, has_pidfd(), time.time(), token=token, launched=launched)
         write_record(os.path.join(self._job_dir, names.LAUNCH), record)
         keepers.drop_order(self._job_dir)
+        children.heed(Dismissal(self._job_dir, self._wishes, launched))
         note(self._job_dir, "keeper_started", detail=role)
         hooks.reached("W1")
 
@@ -146,18 +152,18 @@ class Keeper:
         """The attempts, the job's end, and what is learned from it."""
         room = Reserved(os.path.join(self._record_dir, names.END), END_ROOM_BYTES)
         made = Attempts(self._job_dir, self._request.first_attempt, self._wishes)
-        lost = ""
+        lost = reason = ""
         try:
             self._attempts(made)
         except children.Lost as error:
-            lost = str(error)
+            lost, reason = str(error), error.reason
         end = End(
             attempts=made.number,
             at=time.time(),
             exits=tuple(made.exits),
             upload=self._uploaded(),
             stop=self._wishes.any_stop(),
-            lost="supervisor_lost" if lost else "never_started" if self._never_started and not made.is_due else "",
+            lost=reason or ("never_started" if self._never_started and not made.is_due else ""),
             detail=lost or self._never_started,
             next_attempt=made.missed(),
             reason=self._reason if not made.is_due else "",

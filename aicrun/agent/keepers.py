@@ -13,7 +13,7 @@ import time
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from aicrun.agent import hooks, launch, survival, units
-from aicrun.agent.process import start_ticks
+from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.programs import boot_argv
 from aicrun.agent.records import Launch, Unreadable, read_json, read_record
 from aicrun.agent.refused import Refused
@@ -63,6 +63,20 @@ def outlook(login: Mapping[str, str]) -> Survival:
     facts = units.probe(tools)
     chosen = survival.choose(facts)
     return survival.choose(units.with_rules(tools, facts)) if chosen.mode == "C" else chosen
+
+
+def unit_words(kept: Optional[Launch]) -> str:
+    """What systemd still says of the unit that this keeper had, for an end that nobody recorded; "" for nothing."""
+    if kept is None or kept.launched is None or not kept.launched.unit or kept.boot != boot_identity():
+        return ""
+    return units.result(kept.launched.mode, kept.launched.unit, units.Tools(os.environ))
+
+
+def forget_unit(job_dir: str) -> None:
+    """Let systemd forget the unit of a job that is swept; it remembers only those that failed."""
+    kept = _launch(job_dir)
+    if kept is not None and kept.launched is not None and kept.launched.unit and kept.boot == boot_identity():
+        units.forget_failed(kept.launched.mode, kept.launched.unit, units.Tools(os.environ))
 
 
 def take_order(job_dir: str) -> int:

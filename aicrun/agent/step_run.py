@@ -29,6 +29,7 @@ PUMP_STALL_S = 5.0
 PUMP_PAUSE_S = 0.02
 TICK_S = 1.0
 BUSY_TICK_S = 0.05
+TERM_COMES_S = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,11 +213,48 @@ class _Step:
         while True:
             ended = children.ended(self._child.pid)
             if ended is not None:
-                return ended
+                return self._ended_alone(ended)
             self._obey()
             self._tend()
             again_s = self._order.meanwhile() if self._order.meanwhile is not None else TICK_S
-            children.wait(self._next_look_s(again_s))
+            try:
+                children.wait(self._next_look_s(again_s))
+            except children.Leave as word:
+                return self._leave(word)
+
+    def _leave(self, word: children.Leave) -> children.Ended:
+        """The service manager ends us: pass it on and see the step out. How it ends now is no end of its own.
+
+        Raises `children.Lost` for a command, which has run and whose end must be told; else `Leave` again. Only what a
+        stop was sent to before is an end as every other.
+        """
+        if self._term_at is None:
+            self._terminate(float(self._wishes.limits().grace_s))
+        ended = children.ended(self._child.pid)
+        while ended is None:
+            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                self._kill()
+            self._tend()
+            children.wait(self._next_look_s(TICK_S))
+            ended = children.ended(self._child.pid)
+        if self._stop_sent:
+            return ended
+        self._drain()
+        if self._order.step != "command":
+            raise word
+        how = "code %d" % ended.code if ended.code is not None else "signal %d" % (ended.signal or 0)
+        raise children.Lost("%s; told to end, its command ended with %s" % (word, how), word.reason)
+
+    def _ended_alone(self, ended: children.Ended) -> children.Ended:
+        """How it ended, unless all around us is being ended: then our own SIGTERM is here, or on its way."""
+        may_come = ended.signal in (signal.SIGTERM, signal.SIGHUP) and self._term_at is None
+        until = time.monotonic() + (TERM_COMES_S if may_come else 0.0)
+        while time.monotonic() < until or signal.SIGTERM in signal.sigpending():
+            try:
+                children.wait(until - time.monotonic())
+            except children.Leave as word:
+                return self._leave(word)
+        return ended
 
     def _next_look_s(self, at_most_s: float) -> float:
         now, looks = time.monotonic(), [at_most_s]

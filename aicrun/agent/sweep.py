@@ -10,7 +10,7 @@ import shutil
 import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from aicrun.agent import launch, vault
+from aicrun.agent import keepers, launch, vault
 from aicrun.agent.home import Home
 from aicrun.agent.programs import bundle_root
 from aicrun.agent.records import Unreadable, read_json, read_record
@@ -118,6 +118,8 @@ def _removed(home: Home, row: Row) -> bool:
         if row.what in ("trash", "store"):
             _erase(row.path)
             return True
+        if row.what == "job":
+            keepers.forget_unit(row.path)
         trash = home.trash() if row.what == "job" else home.record_trash()
         grave = os.path.join(trash, os.path.basename(row.path))
         with home.host_lock():

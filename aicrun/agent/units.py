@@ -99,7 +99,7 @@ class Tools:
 
 def here() -> bool:
     """True when systemd is what runs this host; costs no process."""
-    found = os.path.isdir(SYSTEMD) and _first_process() in ("", "systemd")
+    found = os.path.isdir(SYSTEMD) and name_of(1) in ("", "systemd")
     return bool(hooks.number("SYSTEMD", int(found)))
 
 
@@ -181,7 +181,9 @@ def cgroup() -> str:
     except OSError:
         return ""
     paths = {row[1]: row[2] for row in rows if len(row) == 3}
-    return hooks.text("CGROUP", paths.get("name=systemd") or paths.get("", ""))
+    # Where systemd has a tree of its own beside version 2's, it is the one that says something.
+    found = [paths[tree] for tree in ("name=systemd", "") if tree in paths]
+    return hooks.text("CGROUP", next((path for path in found if path != "/"), "/" if found else ""))
 
 
 def unit_name(role: str, job_dir: str, token: str) -> str:
@@ -254,9 +256,10 @@ def _text(handle: int) -> str:
     return os.pread(handle, 65536, 0).decode("utf-8", "replace")
 
 
-def _first_process() -> str:
+def name_of(pid: int) -> str:
+    """The name of a process, "" when it cannot be read."""
     try:
-        with open("/proc/1/comm", encoding="utf-8", errors="replace") as stream:
+        with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as stream:
             return stream.read(64).strip()
     except OSError:
         return ""

@@ -1,0 +1,56 @@
+"""What a keeper makes of SIGTERM from the service manager: a stop of its unit, or the end of all around it.
+
+From anybody else it is a wake-up and nothing more: no command of a person ends a keeper and leaves its run behind. It
+must not end anything itself; whoever waits for a child sees it out.
+"""
+
+import os
+import time
+from typing import Optional
+
+from aicrun.agent import children, units
+from aicrun.agent.history import note
+from aicrun.agent.records import write_record
+from aicrun.agent.wishes import Wishes
+from aicrun.wire import names
+from aicrun.wire.jobs import StopIntent
+from aicrun.wire.launched import Launched
+
+BY = "systemctl stop"
+# A shutdown waits for this answer.
+ASK_S = 2.0
+_MANAGER = "systemd"
+
+
+class Dismissal:
+    """Called with the pid that sent SIGTERM to the keeper of `job_dir`."""
+
+    def __init__(self, job_dir: str, wishes: Wishes, launched: Optional[Launched]) -> None:
+        self._job_dir = job_dir
+        self._wishes = wishes
+        self._mode = launched.mode if launched is not None else ""
+        self._unit = launched.unit if launched is not None else ""
+
+    def __call__(self, sender: int) -> None:
+        """Take it for a stop of the run; raises `children.Leave` when more than the run is being ended."""
+        if units.name_of(sender) != _MANAGER:
+            return
+        tools = units.Tools(os.environ, ASK_S)
+        if units.stopping("A", tools):
+            raise children.Leave("reboot", "the machine was shut down")
+        if self._unit and not (self._mode == "B" and units.stopping("B", tools)):
+            self._stop()
+            return
+        around = "its user manager was ended" if self._unit else "the service manager ended %s" % _around()
+        raise children.Leave("supervisor_lost", around)
+
+    def _stop(self) -> None:
+        path = os.path.join(self._job_dir, names.STOP)
+        if self._wishes.any_stop() is None:
+            write_record(path, StopIntent(BY, self._wishes.limits().grace_s, time.time()))
+            note(self._job_dir, "stop_asked", by=BY)
+
+
+def _around() -> str:
+    group = units.cgroup().rstrip("/")
+    return "all that was in %s" % os.path.basename(group) if group else "all that was around it"
