@@ -23,11 +23,14 @@ from aicrun.errors import AicrunError as AicrunError
 from aicrun.errors import Exit as Exit
 from aicrun.errors import HostRefused, UsageError, Way
 from aicrun.hosts.backend import LogSlice as LogSlice
+from aicrun.hosts.backend import Said as Said
+from aicrun.hosts.backend import ShortCommand as ShortCommand
 from aicrun.hosts.connect import connect
 from aicrun.hosts.supply import supply_uv
 from aicrun.lifecycle import apply as _apply
 from aicrun.lifecycle import drain as _drain
 from aicrun.lifecycle import ending as _ending
+from aicrun.lifecycle import execute as _execute
 from aicrun.lifecycle import find as _find
 from aicrun.lifecycle import follow as _follow
 from aicrun.lifecycle import notes as _notes
@@ -363,6 +366,16 @@ def doctor(session: Session, machine: str) -> tuple[dict[str, str], ...]:
     """Findings about one machine."""
     entry = session.machine(machine)
     return session.backend(machine).doctor(entry.data)
+
+
+def execute(session: Session, machine: str, wanted: ShortCommand) -> Iterator[Said]:
+    """Run a short command on one machine, its output slice by slice, in that machine's environment.
+
+    Raises `UsageError` (AIC-E018) for what belongs into a run.
+    """
+    entry = session.machine(machine)
+    wanted = replace(wanted, env={**entry.env, **wanted.env}, path=entry.path)
+    return _execute.execute(session, entry.name, wanted)
 
 
 def gc(session: Session, machine: str, dry_run: bool, older_than_s: int) -> tuple[dict[str, Any], ...]:

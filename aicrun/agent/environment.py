@@ -61,13 +61,24 @@ def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, 
     return found
 
 
+def login_environment(path: Tuple[str, ...], login: Mapping[str, str]) -> Dict[str, str]:
+    """What a short command finds: the account's part of a job's environment, without a run; `path` stands first."""
+    found = dict(kept(login), **_account(login))
+    folders = [_expanded(folder, found["HOME"]) for folder in path] + _usual_path(found["HOME"])
+    return dict(found, PATH=os.pathsep.join(folders), LANG="C.UTF-8", PYTHONUNBUFFERED="1")
+
+
 def search_path(request: JobRequest, account_home: str) -> List[str]:
     """The folders of PATH in order: environment, the machine's own, the account's, CUDA's, the system's."""
     folders: List[str] = []
     if request.setup.key:
         folders.append(os.path.join(request.setup.path, "bin"))
     folders += [_expanded(folder, account_home) for folder in request.path]
-    folders += [os.path.join(account_home, ".local/bin"), os.path.join(account_home, ".cargo/bin")]
+    return folders + _usual_path(account_home)
+
+
+def _usual_path(account_home: str) -> List[str]:
+    folders = [os.path.join(account_home, ".local/bin"), os.path.join(account_home, ".cargo/bin")]
     folders += [folder for folder in (CUDA_BIN,) if os.path.isdir(folder)]
     folders += SYSTEM_PATH
     folders += [folder for folder in OTHER_SYSTEM_PATH if os.path.isdir(folder)]

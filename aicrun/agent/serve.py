@@ -51,6 +51,8 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "doctor": ("doctor", "doctor"),
     "gc": ("sweep", "gc"),
     "drain": ("drains", "drain"),
+    "exec": ("execute", "start"),
+    "exec_more": ("execute", "more"),
 }
 
 
@@ -60,7 +62,11 @@ def main() -> int:
     # Nothing but replies may reach the client: whatever prints goes to stderr from here on.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    home = _converse(source, replies)
+    try:
+        home = _converse(source, replies)
+    finally:
+        if "aicrun.agent.execute" in sys.modules:
+            sys.modules["aicrun.agent.execute"].end()
     try:
         replies.close()
     except BrokenPipeError:

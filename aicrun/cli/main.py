@@ -37,6 +37,7 @@ COMMANDS = {
     "upload": ("verbs", "Upload an ended run's checkpoints again"),
     "delete": ("verbs", "Remove an ended run's records and logs"),
     "machines": ("hosts", "Every machine and card as it is now"),
+    "exec": ("remote", "Run a short command on a machine"),
     "notes": ("hosts", "Read or add to a machine's notes"),
     "doctor": ("hosts", "Look for what is wrong with a machine"),
     "gc": ("hosts", "Remove logs and files that no run needs any more"),

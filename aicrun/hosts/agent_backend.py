@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from aicrun.errors import AgentBroken
 from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
-from aicrun.hosts.backend import Drained, LogSlice, Question, Reserved
+from aicrun.hosts.backend import Drained, LogSlice, Question, Reserved, Said, ShortCommand
 from aicrun.hosts.bundle import Bundle, build
 from aicrun.hosts.transport import Transport
 from aicrun.wire.codec import WireError, from_json, to_json
@@ -176,6 +176,45 @@ class AgentBackend:
         mark = answer.get("drain")
         found = None if mark is None else self._record(Drain, mark)
         return Drained(found, int(answer.get("going") or 0), int(answer.get("waiting") or 0))
+
+    def execute(self, wanted: ShortCommand) -> Iterator[Said]:
+        """Run a short command on a connection of its own; what ends that connection ends the command."""
+        link = AgentLink(self._transport, self._bundle)
+        body = {
+            "argv": list(wanted.argv),
+            "command": wanted.command,
+            "shell": wanted.shell,
+            "cwd": wanted.cwd,
+            "env": dict(wanted.env),
+            "path": list(wanted.path),
+            "timeout_s": wanted.timeout_s,
+        }
+        try:
+            link.call("exec", body, wanted.stdin)
+            while True:
+                answer, data = link.call("exec_more", {"wait_s": FOLLOW_WAIT_S})
+                found = self._said(answer, data)
+                yield found
+                if found.ended:
+                    return
+        finally:
+            link.close()
+
+    def _said(self, answer: Any, data: bytes) -> Said:
+        try:
+            cut = int(answer["out_bytes"])
+            return Said(
+                data[:cut],
+                data[cut:],
+                ended=bool(answer["ended"]),
+                code=answer["code"],
+                signal=answer["signal"],
+                timed_out=bool(answer["timed_out"]),
+                dropped_bytes=int(answer["dropped_bytes"]),
+                duration_s=float(answer["duration_s"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._nonsense(f"a slice of output without {error}") from error
 
     def close(self) -> None:
         """End the connection; runs are not touched."""

@@ -7,7 +7,7 @@ A start is never retried blindly: it is asked for by job id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from aicrun.wire.facts import Drain, HostReading
@@ -62,6 +62,40 @@ class Drained:
     drain: Drain | None
     going: int = 0
     waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShortCommand:
+    """A command of a person: `argv`, or `command` as text for `shell`; `cwd` empty is the home there.
+
+    `path` stands before the usual PATH; `timeout_s` is from 1 to 3600; `stdin` is all of its input.
+    """
+
+    argv: tuple[str, ...] = ()
+    command: str = ""
+    shell: str = "bash"
+    cwd: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    timeout_s: int = 300
+    stdin: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A slice of a short command's output; once `ended`, exactly one of `code` and `signal` tells how.
+
+    `dropped_bytes` were over the cap of 1 MiB so far; `timed_out`: its time was over and it was ended.
+    """
+
+    out: bytes
+    err: bytes
+    ended: bool = False
+    code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    dropped_bytes: int = 0
+    duration_s: float = 0.0
 
 
 class Backend(Protocol):
@@ -180,6 +214,10 @@ class Backend(Protocol):
 
     def drain(self, on: bool, why: str, by: str) -> Drained:
         """Start no new run there any more, or again; `drained` when somebody else's mark stays."""
+        ...
+
+    def execute(self, wanted: ShortCommand) -> Iterator[Said]:
+        """Run it on a connection of its own, slice by slice; leaving the iterator ends its whole tree there."""
         ...
 
     def close(self) -> None:

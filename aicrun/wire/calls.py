@@ -47,6 +47,8 @@ CALLS = (
     "doctor",
     "gc",
     "drain",
+    "exec",
+    "exec_more",
 )
 
 REFUSALS = (
