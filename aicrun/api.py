@@ -368,6 +368,11 @@ def doctor(session: Session, machine: str) -> tuple[dict[str, str], ...]:
     return session.backend(machine).doctor(entry.data)
 
 
+def shell(session: Session, found: Found, secrets: bool = False, ports: tuple[int, ...] = ()) -> tuple[str, ...]:
+    """The local command that is a shell where a job works, for this terminal."""
+    return session.backend(found.machine).attended(found.report.job_id, secrets, ports)
+
+
 def execute(session: Session, machine: str, wanted: ShortCommand) -> Iterator[Said]:
     """Run a short command on one machine, its output slice by slice, in that machine's environment.
 

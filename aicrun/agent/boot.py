@@ -55,6 +55,10 @@ def _play(arguments):
         from aicrun.agent import stopper
 
         return stopper.main(rest[0])
+    if role in ("shell", "shell+secrets") and len(rest) == 1:
+        from aicrun.agent import shell
+
+        return shell.main(rest[0], role != "shell")
     if role == "setup" and len(rest) == 1:
         from aicrun.agent import envs
 
@@ -63,7 +67,8 @@ def _play(arguments):
         from aicrun.agent import upload
 
         return upload.main(rest[0])
-    sys.stderr.write("aicrun: boot.py serve | {keeper | again | unit | sampler | stopper | setup | upload} JOBDIR\n")
+    roles = "keeper | again | unit | sampler | stopper | shell | shell+secrets | setup | upload"
+    sys.stderr.write("aicrun: boot.py serve | {%s} JOBDIR\n" % roles)
     return WRONG_USE
 
 

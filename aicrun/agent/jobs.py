@@ -12,6 +12,7 @@ from aicrun.agent import bodies, decide, vault
 from aicrun.agent.evidence import gather
 from aicrun.agent.home import Home
 from aicrun.agent.keepers import unit_words
+from aicrun.agent.programs import boot_argv
 from aicrun.agent.records import Unreadable, place_once, read_json, read_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import broken, report_from
@@ -109,7 +110,9 @@ def job(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
 
 def environment(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
-    """{job_id} -> {env}: what the command of a job found in its environment; empty when it never came to that.
+    """{job_id} -> {env, shell}: what a job's command found in its environment, empty when it never came to that.
+
+    `shell` is the argv of a shell where it works, for a terminal on this machine.
 
     Raises `Refused` (not_found) for an unknown job, and for one whose private folder was swept.
     """
@@ -120,7 +123,7 @@ def environment(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         raise Refused("not_found", "the private files of job %s were swept" % job_id, {"job": job_id})
     kept = read_json(os.path.join(job_dir, names.ENVIRONMENT))
     env = kept.get("env") if isinstance(kept, dict) else None
-    return {"env": env if isinstance(env, dict) else {}}, b""
+    return {"env": env if isinstance(env, dict) else {}, "shell": list(boot_argv("shell", job_dir))}, b""
 
 
 def wait(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:

@@ -37,12 +37,16 @@ COMMANDS = {
     "upload": ("verbs", "Upload an ended run's checkpoints again"),
     "delete": ("verbs", "Remove an ended run's records and logs"),
     "machines": ("hosts", "Every machine and card as it is now"),
+    "ssh": ("remote", "A shell where a run works, with its environment"),
     "exec": ("remote", "Run a short command on a machine"),
     "notes": ("hosts", "Read or add to a machine's notes"),
     "doctor": ("hosts", "Look for what is wrong with a machine"),
     "gc": ("hosts", "Remove logs and files that no run needs any more"),
     "completion": ("completion", "Teach your shell to complete commands and files"),
 }
+
+# Names that a command had elsewhere; not listed.
+ALIASES = {"debug-ssh": "ssh"}
 
 
 class Terminated(BaseException):
@@ -58,6 +62,7 @@ class Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's
         """The command, loaded now, or None."""
+        cmd_name = ALIASES.get(cmd_name, cmd_name)
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"aicrun.cli.{COMMANDS[cmd_name][0]}")
@@ -68,7 +73,7 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command typed; an unknown one is refused with the nearest name."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in {**COMMANDS, **ALIASES} and not args[0].startswith("-"):
             import difflib  # Only for a mistake: it costs more than the rest of the answer.
 
             near = difflib.get_close_matches(args[0], COMMANDS, 1)

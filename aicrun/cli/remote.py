@@ -1,7 +1,8 @@
-"""Commands that act on a machine as a shell would: `exec`. Their exit code is the remote program's."""
+"""Commands that act on a machine as a shell would: `exec` and `ssh`. Their exit code is the remote program's."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from aicrun import api
 from aicrun.cli.hosts import machine_of
 from aicrun.cli.options import with_json, with_machines
 from aicrun.cli.screen import Screen
+from aicrun.cli.views.endings import headline
 from aicrun.errors import AicrunError, Exit, UsageError, Way
 from aicrun.spec.sizes import duration_s
 
@@ -50,6 +52,32 @@ def exec_command(screen: Screen, /, machine: str, command: tuple[str, ...], mach
                 [f"The connection to {name} was lost: how the command ended is not known. Above is what it said."]
             )
     return said.done()
+
+
+@click.command("ssh", epilog="Example: aicrun ssh sft-run --port 6006")
+@click.argument("run")
+@click.option(
+    "--port",
+    "ports",
+    metavar="PORT",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    help="Make a port of the machine answer here.",
+)
+@click.option("--secrets", is_flag=True, help="Also the run's secrets, while the machine has them.")
+@with_machines
+@click.pass_obj
+def ssh_command(screen: Screen, run: str, ports: tuple[int, ...], secrets: bool, machines: str) -> int:
+    """A shell in a run's working tree, with the environment of its command. Also called debug-ssh.
+
+    What you start there is not the run: no stop of the run ends it, and it has no lock on the card.
+    """
+    with api.open_session(machines) as (session, _):
+        found = api.find(session, run)
+        argv = api.shell(session, found, secrets, ports)
+    if found.standing.status.terminal:
+        screen.err([f"{headline(found)}: nothing of it runs any more."])
+    return subprocess.run(argv, check=False).returncode
 
 
 def _wanted(command: tuple[str, ...], wishes: dict[str, object]) -> api.ShortCommand:

@@ -177,6 +177,13 @@ class AgentBackend:
         found = None if mark is None else self._record(Drain, mark)
         return Drained(found, int(answer.get("going") or 0), int(answer.get("waiting") or 0))
 
+    def attended(self, job_id: str, secrets: bool, ports: tuple[int, ...]) -> tuple[str, ...]:
+        """The local command that is a shell where the job works."""
+        argv = self._texts(self._call("environment", job_id=job_id).get("shell"))
+        if secrets:
+            argv = tuple("shell+secrets" if word == "shell" else word for word in argv)
+        return self._transport.attended(argv, ports)
+
     def execute(self, wanted: ShortCommand) -> Iterator[Said]:
         """Run a short command on a connection of its own; what ends that connection ends the command."""
         link = AgentLink(self._transport, self._bundle)

@@ -216,6 +216,10 @@ class Backend(Protocol):
         """Start no new run there any more, or again; `drained` when somebody else's mark stays."""
         ...
 
+    def attended(self, job_id: str, secrets: bool, ports: tuple[int, ...]) -> tuple[str, ...]:
+        """The local command that is a shell where the job works, for a terminal; `ports` of there answer here too."""
+        ...
+
     def execute(self, wanted: ShortCommand) -> Iterator[Said]:
         """Run it on a connection of its own, slice by slice; leaving the iterator ends its whole tree there."""
         ...

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from aicrun.hosts.openssh import OpenSshTransport
+from aicrun.hosts.openssh import OpenSshTransport, attended
 from aicrun.hosts.ssh_route import FABRIC, OPENSSH, Route, Target, ask
 from aicrun.hosts.transport import Channel
 
@@ -42,6 +42,10 @@ class SshTransport:
     def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
         """Run `argv` to its end: (exit code, stdout, stderr); raises `HostUnreachable` after `timeout_s`."""
         return self._carried(lambda carrier: carrier.run(argv, stdin, timeout_s))
+
+    def attended(self, argv: tuple[str, ...], ports: tuple[int, ...]) -> tuple[str, ...]:
+        """The system's ssh with a terminal: a person sits there, so it may ask; it accepts no key by itself."""
+        return attended(self._target, argv, ports)
 
     def close(self) -> None:
         """End the connection; programs over there are not touched."""

@@ -20,7 +20,7 @@ from aicrun.hosts import ssh_faults
 from aicrun.hosts.bootstrap import ARGV
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_keys import trouble_of
-from aicrun.hosts.ssh_route import Route, configuration
+from aicrun.hosts.ssh_route import Route, Target, configuration
 
 CONNECT_TIMEOUT_S = 10
 KEEPALIVE_S = 15
@@ -228,3 +228,10 @@ def _configuration(route: Route, folder: str) -> str:
     other = configuration()
     lines += [f'Include "{other[1]}"'] if other else ["Include ~/.ssh/config", f"Include {_SYSTEM}"]
     return "\n".join(lines) + "\n"
+
+
+def attended(target: Target, argv: tuple[str, ...], ports: tuple[int, ...]) -> tuple[str, ...]:
+    """The command that runs `argv` on `target` in this terminal; each of `ports` there answers on the same one here."""
+    forwards = tuple(part for port in ports for part in ("-L", f"127.0.0.1:{port}:127.0.0.1:{port}"))
+    strict = ("-o", "StrictHostKeyChecking=yes", "-o", "RemoteCommand=none", "-o", "ExitOnForwardFailure=yes")
+    return ("ssh", *configuration(), "-t", *strict, *forwards, *target.arguments, command_of(argv))

@@ -12,7 +12,7 @@ import pytest
 from integration.project import Project
 from ssh.conftest import OPENSSH
 from ssh_rig import Sshd
-from support import Person, end_processes_with, until
+from support import Person, end_processes_with, processes_with, until
 
 from aicrun.hosts.ssh_route import VARIABLE
 
@@ -24,11 +24,6 @@ class Far:
     project: Project
     home: Path
     daemon: Sshd
-
-    def json(self, *words: str) -> dict[str, object]:
-        """The one document of a command."""
-        done = self.project.run(*words, "--json")
-        return dict(json.loads(done.stdout))
 
 
 @pytest.fixture
@@ -81,3 +76,58 @@ def test_a_run_outlives_the_connection_and_is_stopped_later(far: Far) -> None:
 def test_doctor_names_the_carrier(far: Far, carrier: str) -> None:
     done = far.project.run("doctor", "box")
     assert f"by {'OpenSSH' if carrier == OPENSSH else 'fabric'}" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_short_command_and_its_exit_code(far: Far) -> None:
+    done = far.project.run("exec", "box", "--", "echo out; echo err >&2; exit 7")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
+    words = far.project.run("exec", "box", "--", "printf", "%s|", "a b", "$HOME", "*")
+    assert words.stdout == "a b|$HOME|*|"
+    assert far.project.run("exec", "box", "--stdin", "--", "wc -c", stdin="12345").stdout.strip() == "5"
+    assert str(far.home) in far.project.run("exec", "box", "--", "pwd").stdout
+    told = json.loads(far.project.run("exec", "--json", "box", "--", "kill -9 $$").stdout)
+    assert (told["ended"], told["code"], told["signal"]) == (True, None, 9)
+
+
+def test_a_short_command_is_ended_with_its_time_and_its_tree(far: Far) -> None:
+    done = far.project.run("exec", "box", "--timeout", "2s", "--", "echo begun; (sleep 73 &); sleep 74 & sleep 75")
+    assert (done.returncode, done.stdout) == (255, "begun\n")
+    assert "Its time was over" in done.stderr
+    until(lambda: not [pid for pid in processes_with(f"HOME={far.home}\0") if b"sleep" in cmdline(pid)])
+
+
+def test_a_short_command_is_ended_with_its_connection(far: Far) -> None:
+    going = far.project.popen("exec", "box", "--", "echo begun; sleep 76")
+    assert going.stdout is not None
+    assert going.stdout.readline() == "begun\n"
+    far.daemon.close()
+    _, err = going.communicate(timeout=90)
+    assert going.returncode == 255
+    assert "how the command ended is not known" in err
+    until(lambda: not [pid for pid in processes_with(f"HOME={far.home}\0") if b"sleep" in cmdline(pid)])
+
+
+def test_training_is_not_done_by_exec(far: Far) -> None:
+    for words in (["torchrun --standalone t.py"], ["python3", "train.py"], ["nohup sleep 1"], ["sleep 1 &"]):
+        done = far.project.run("exec", "box", "--", *words)
+        assert (done.returncode, "AIC-E018" in done.stderr) == (3, True), done.stderr
+
+
+def test_a_shell_where_the_run_works(far: Far) -> None:
+    far.project.write(command="python3 work.py 60", more="env: {LR: 1e-4}\n")
+    assert far.project.run("apply", "--yes").returncode == 0
+    until(lambda: (far.home / "starts").exists(), 40)
+    job = (far.home / "starts").read_text().split()[0]
+    typed = 'pwd; echo "$LR $AICRUN_RUN_NAME [$AICRUN_JOB_ID]"; exit 5\n'
+    for name in ("ssh", "debug-ssh"):
+        done = far.project.run(name, "quick", stdin=typed)
+        assert done.returncode == 5, done.stderr
+        assert done.stdout.splitlines()[-2:] == [str(far.home / f"aic-jobs/quick/jobs/{job}"), "1e-4 quick []"]
+    far.project.run("stop", "quick", "--yes", "--grace", "0s")
+
+
+def cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return b""
