@@ -7,6 +7,7 @@ inside: it speaks the wire and reads the files whose names are frozen.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import secrets
@@ -236,6 +237,20 @@ class Rig:
             self._link.close()
             self._link = None
         end_processes_with(self.mark)
+        self._remove_groups()
+
+    def groups(self, job_id: str) -> list[Path]:
+        """The control groups of a job that are there, wherever it could make some."""
+        return [Path(path) for path in glob.glob(f"/sys/fs/cgroup/**/aicrun-{job_id}-*", recursive=True)]
+
+    def _remove_groups(self) -> None:
+        """Those of killed keepers: the next sweep of this home would remove them, and there is none."""
+        for path in self.home.glob(f".local/state/aicrun/*/{names.JOBS}/*"):
+            for group in self.groups(path.name):
+                with contextlib.suppress(OSError):
+                    (group / "cgroup.kill").write_text("1")
+                until(lambda at=group: not (at / "cgroup.procs").read_text())
+                group.rmdir()
 
 
 def children(pid: int) -> list[int]:

@@ -7,7 +7,6 @@ from typing import Any
 from aicrun.lifecycle.find import Found
 from aicrun.wire.codec import replace
 from aicrun.wire.jobs import (
-    Checkpoints,
     Client,
     JobReport,
     NextAttempt,
@@ -18,6 +17,7 @@ from aicrun.wire.jobs import (
     Upload,
     UploadResult,
 )
+from aicrun.wire.seen import Checkpoints
 
 TARGET = "/kept/sft-run/3f9a1c0e77b2d416/"
 

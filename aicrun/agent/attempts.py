@@ -11,9 +11,8 @@ from typing import List, Optional
 
 from aicrun.agent import children, hooks
 from aicrun.agent.history import note
-from aicrun.agent.records import Pause, write_record
+from aicrun.agent.records import Pause, insist, write_record
 from aicrun.agent.retry import again
-from aicrun.agent.step_run import insist
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import names
 from aicrun.wire.jobs import NextAttempt, StepExit

@@ -16,7 +16,8 @@ from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, place_once, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
-from aicrun.wire.jobs import Decision, InLine, JobRequest
+from aicrun.wire.jobs import Decision, JobRequest
+from aicrun.wire.seen import InLine
 
 FIRST_TICK_S = 0.1
 OTHERS_TICK_S = 1.0

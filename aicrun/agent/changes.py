@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, Tuple
 
-from aicrun.agent import bodies, decide, jobs, keepers, launch, vault
+from aicrun.agent import bodies, decide, jobs, keepers, launch, left_groups, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.records import Mark, Supervision, Unreadable, place_once, read_record, sync_folder, write_record
@@ -89,6 +89,7 @@ def delete(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         report = _settled(home, run, job_id)
         _check_over(report)
         _check_keeper(home, job_id)
+        left_groups.remove(home.job_dir(job_id))
         _discard(home.job_dir(job_id), home.trash())
         _discard(home.record_dir(run, job_id), home.record_trash())
         _discard_empty(home.run_dir(run))

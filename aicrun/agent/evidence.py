@@ -16,18 +16,8 @@ from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.records import Launch, Mark, NewerRecord, Pause, Stuck, Supervision, Unreadable, read_record
 from aicrun.agent.state import Evidence, StepSeen
 from aicrun.wire import names
-from aicrun.wire.jobs import (
-    STEPS,
-    Decision,
-    End,
-    InLine,
-    NextAttempt,
-    RunRecord,
-    StepExit,
-    StepStart,
-    StopIntent,
-    UploadResult,
-)
+from aicrun.wire.jobs import STEPS, Decision, End, NextAttempt, RunRecord, StepExit, StepStart, StopIntent, UploadResult
+from aicrun.wire.seen import InLine
 
 T = TypeVar("T")
 

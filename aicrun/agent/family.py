@@ -8,8 +8,10 @@ main process, its session and that mark are what is left. Every signal goes thro
 import dataclasses
 import os
 import signal
+import time
 from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
+from aicrun.agent import cgroups
 from aicrun.agent.process import Proc, alive, below, boot_identity, carries, look, send_signal, table
 from aicrun.wire import names
 from aicrun.wire.facts import BootIdentity
@@ -17,21 +19,26 @@ from aicrun.wire.jobs import StepStart
 
 KEEPER_MARK = "AICRUN_KEEPER=1"
 KEEPER_ROLES = ("keeper", "again")
+CHASE_S = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Whose processes are meant: all below `parent` but `spared`, and all that carry the job's mark."""
+    """Whose processes are meant: all below `parent` but `spared`, all that carry the job's mark, all in its `group`.
+
+    `group` is the folder of a control group, empty for none.
+    """
 
     job_id: str
     parent: int
     spared: FrozenSet[int] = frozenset()
+    group: str = ""
 
     def members(self) -> List[Proc]:
         """The living members, by pid."""
         processes = table()
         found = _descent([self.parent], processes)
-        found |= _marked(self.job_id, processes)
+        found |= _marked(self.job_id, processes) | _grouped(self.group, processes)
         return _listed(found, processes, self.spared | {self.parent, os.getpid()})
 
 
@@ -53,8 +60,18 @@ class Orphans:
             found.add(start.pid)
             # A session's number cannot belong to a stranger while its leader, known by its ticks, lives.
             found |= {proc.pid for proc in processes.values() if proc.session == start.session}
+        for group in self.groups():
+            found |= _grouped(group, processes)
         found |= _descent(found, processes)
         return _listed(found, processes, frozenset((os.getpid(),)))
+
+    def groups(self) -> Tuple[str, ...]:
+        """The control groups that its steps were put in and that are still there, as recorded on this boot."""
+        found: List[str] = []
+        for start in self.starts:
+            if on_this_boot(start):
+                found += cgroups.recorded(cgroups.name(self.job_id, start.attempt), start.cgroup)
+        return tuple(found)
 
     def _same_boot(self) -> bool:
         return any(on_this_boot(start) for start in self.starts)
@@ -140,6 +157,75 @@ def signal_all(members: Iterable[Proc], number: int) -> int:
             # It runs as somebody else now: it stays a member, and is told as left over.
             continue
     return hit
+
+
+def kill_all(members: Iterable[Proc], groups: Tuple[str, ...] = (), spared: FrozenSet[int] = frozenset()) -> int:
+    """SIGKILL to each member, then to whoever these have just forked; how many members were there to receive it.
+
+    Control `groups` are killed at once where the kernel can and nobody else is in them. Takes `CHASE_S` at most.
+    """
+    listed, at_once = list(members), False
+    for group in groups:
+        if not any(carries(pid, KEEPER_MARK) for pid in cgroups.pids(group)):
+            at_once = cgroups.kill(group) or at_once
+    hit = signal_all(listed, signal.SIGKILL)
+    if not at_once:
+        _chase(groups, spared)
+    return len(listed) if at_once else hit
+
+
+def quiet(groups: Tuple[str, ...] = (), spared: FrozenSet[int] = frozenset()) -> bool:
+    """True when three quick looks find nobody; where processes come and go, one slow look may miss them all."""
+    return not any(_near(groups, spared) for _ in range(3))
+
+
+def _chase(groups: Tuple[str, ...], spared: FrozenSet[int]) -> None:
+    until, empty = time.monotonic() + CHASE_S, 0
+    while empty < 3 and time.monotonic() < until:
+        found = _near(groups, spared)
+        empty = 0 if found else empty + 1
+        signal_all(found, signal.SIGKILL)
+
+
+def _near(groups: Tuple[str, ...], spared: FrozenSet[int]) -> List[Proc]:
+    """Who can be found without reading the whole process table: our own orphans, and what is in the groups."""
+    found = [proc for proc in _own_children() if proc.pid not in spared]
+    for group in groups:
+        found += [proc for proc in map(look, cgroups.pids(group)) if proc is not None and _is_in(proc.pid, group)]
+    return [proc for proc in found if proc.lives and not carries(proc.pid, KEEPER_MARK)]
+
+
+def _own_children() -> List[Proc]:
+    """Children of this process; of its orphans those that it adopted. None where the kernel does not list them."""
+    try:
+        with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as stream:
+            return [proc for proc in map(look, map(int, stream.read().split())) if proc is not None]
+    except (OSError, ValueError):
+        return []
+
+
+def _is_in(pid: int, group: str) -> bool:
+    """Asked after the ticks were read: a number that a stranger got since has other ticks, or another group."""
+    try:
+        with open("/proc/%d/cgroup" % pid, encoding="utf-8", errors="surrogateescape") as stream:
+            return any(os.path.basename(group) in line.strip().split("/") for line in stream)
+    except OSError:
+        return False
+
+
+def _grouped(group: str, processes: Dict[int, Proc]) -> Set[int]:
+    """The processes in a control group; who was born since the table was read is added to it.
+
+    The table is older than the list: a number that changed its owner in between has other ticks, and is never hit.
+    """
+    found = set()
+    for pid in cgroups.pids(group):
+        proc = processes.get(pid) or look(pid)
+        if proc is not None and proc.lives:
+            found.add(pid)
+            processes[pid] = proc
+    apart = {pid for pid in found if carries(pid, KEEPER_MARK)}
+    return found - apart - below(apart, processes)
 
 
 def _marked(job_id: str, processes: Dict[int, Proc]) -> Set[int]:

@@ -9,7 +9,7 @@ from typing import List, Tuple
 
 from aicrun.wire import names
 from aicrun.wire.codec import WireError, dump, load
-from aicrun.wire.jobs import Event
+from aicrun.wire.seen import Event
 
 KEPT = 200
 _READ_BYTES = 256 * 1024

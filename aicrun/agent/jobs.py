@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from aicrun.agent import bodies, decide, vault
+from aicrun.agent import bodies, decide, left_groups, vault
 from aicrun.agent.evidence import gather
 from aicrun.agent.home import Home
 from aicrun.agent.keepers import unit_words
@@ -227,7 +227,8 @@ def _record_lost_end(home: Home, report: JobReport) -> None:
         next_attempt=report.next_attempt,
     )
     try:
-        place_once(os.path.join(home.record_dir(report.run, report.job_id), names.END), end)
+        if place_once(os.path.join(home.record_dir(report.run, report.job_id), names.END), end):
+            left_groups.remove(home.job_dir(report.job_id))
     except OSError:
         # A full disk: the same evidence gives the same answer, and the next call tries again.
         return

@@ -15,6 +15,7 @@ from typing import Dict, Optional
 from aicrun.agent import (
     card_hold,
     children,
+    ending_tree,
     facts,
     hooks,
     keepers,
@@ -33,7 +34,7 @@ from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.log_files import Caps
 from aicrun.agent.process import become_subreaper, boot_identity, has_pidfd, start_ticks
-from aicrun.agent.records import Launch, Reserved, Unreadable, read_record, write_record
+from aicrun.agent.records import Launch, Reserved, Unreadable, insist, read_record, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import report_of
@@ -168,7 +169,7 @@ class Keeper:
             next_attempt=made.missed(),
             reason=self._reason if not made.is_due else "",
         )
-        step_run.insist(lambda: room.commit(end, once=True))
+        insist(lambda: room.commit(end, once=True))
         if not lost:
             # A tree that nobody could wait for may live: then the cards stay held by what lives of it.
             self.leave_line()
@@ -184,7 +185,7 @@ class Keeper:
             _move_aside(folder)
         self._wishes = Wishes(self._job_dir, self._record_dir, self._request)
         result = self._step("upload", attempt)
-        step_run.insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))
+        insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))
         self._tell_upload()
         self._learn()
 
@@ -238,10 +239,10 @@ class Keeper:
         """Take the cards if they come free while the job builds, or nobody could use them meanwhile."""
         try:
             if self._cards.take():
-                return step_run.TICK_S
+                return ending_tree.TICK_S
         except Refused:
             # It is met again, and told, when the job is built and its turn is waited for.
-            return step_run.TICK_S
+            return ending_tree.TICK_S
         return self._cards.tick_s
 
     def _uploads_after(self, command: StepExit) -> bool:

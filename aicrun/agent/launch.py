@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Dict, Mapping, Optional, Tuple
 
-from aicrun.agent import children
+from aicrun.agent import cgroups, children
 from aicrun.agent.family import KEEPER_MARK, keeper_of
 from aicrun.agent.process import boot_identity, send_signal
 from aicrun.agent.programs import boot_argv
@@ -64,6 +64,8 @@ def own_environment(login: Mapping[str, str]) -> Dict[str, str]:
 def become(argv: Tuple[str, ...], env: Dict[str, str], job_dir: str) -> None:
     """Turn this process into `argv`: no descriptor of ours, errors into the job's folder; it never returns."""
     try:
+        # Started from inside a run, it must not be ended with that run.
+        cgroups.leave()
         os.chdir("/")
         null = os.open(os.devnull, os.O_RDWR)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW

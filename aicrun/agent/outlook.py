@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, Dict, List, Optional, Tuple
 
 from aicrun.agent import log_files
-from aicrun.wire.jobs import Checkpoints
+from aicrun.wire.seen import Checkpoints
 
 PROGRESS_BYTES = 64 * 1024
 PATTERN_S = 0.1

@@ -8,7 +8,8 @@ import dataclasses
 import errno
 import os
 import secrets
-from typing import Any, Optional, Tuple, Type, TypeVar
+import time
+from typing import Any, Callable, Optional, Tuple, Type, TypeVar
 
 from aicrun.wire.codec import WireError, dump, from_json, load
 from aicrun.wire.facts import BootIdentity
@@ -149,6 +150,24 @@ class Reserved:
                 os.unlink(self._temporary)
 
 
+def insist(deed: Callable[[], object], folder: str = "") -> None:
+    """Do it, again and again while the disk refuses: leaving without a record is what a keeper may not do.
+
+    Into a `folder` that somebody took away nothing can be written: that is given up, the job's end holds it too.
+    """
+    pause_s = 0.5
+    while True:
+        try:
+            deed()
+        except OSError:
+            if folder and _is_gone(folder):
+                return
+            time.sleep(pause_s)
+            pause_s = min(30.0, pause_s * 2)
+        else:
+            return
+
+
 def sync_folder(path: str) -> None:
     """Make the names in a folder durable; a file system that cannot do it is not an error."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -170,6 +189,16 @@ def make_private(path: str) -> None:
         os.mkdir(path, 0o700)
     except FileExistsError:
         return
+
+
+def _is_gone(folder: str) -> bool:
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _written(path: str, raw: bytes) -> str:

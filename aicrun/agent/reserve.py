@@ -25,7 +25,8 @@ from aicrun.agent.records import (
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
 from aicrun.wire.codec import WireError, from_json, to_json
-from aicrun.wire.jobs import SCHEMA, Decision, InLine, JobReport, JobRequest, RunRecord
+from aicrun.wire.jobs import SCHEMA, Decision, JobReport, JobRequest, RunRecord
+from aicrun.wire.seen import InLine
 
 Answer = Tuple[Dict[str, Any], bytes]
 

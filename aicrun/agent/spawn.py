@@ -29,14 +29,17 @@ class Gated:
     gate: int
     errors: int
 
-    def open(self) -> str:
-        """Let it run; "" when the program was executed, else what failed in words. Closes both pipes."""
+    def open(self) -> None:
+        """Let it run. Nobody waits for the exec: a folder on a hung disk holds up the child alone."""
         try:
             os.write(self.gate, b"g")
         except OSError:
             # It died at the gate; how is told by whoever waits for it.
             pass
         os.close(self.gate)
+
+    def failure(self) -> str:
+        """Once it has ended: "" when the program was executed, else what failed in words. Closes the pipe."""
         raw = b""
         while True:
             part = os.read(self.errors, 4096)

@@ -8,13 +8,13 @@ import dataclasses
 import os
 import signal
 import time
-from typing import Callable, List, Optional, Tuple
+from typing import Callable, Optional, Tuple
 
-from aicrun.agent import children, family, history, hooks, pump, spawn
+from aicrun.agent import cgroups, children, history, hooks, pump, spawn
+from aicrun.agent.ending_tree import BUSY_TICK_S, TICK_S, Ending, Tree
 from aicrun.agent.log_files import Caps
-from aicrun.agent.process import Proc
 from aicrun.agent.programs import Program
-from aicrun.agent.records import Reserved, Stuck, StuckProcess, make_private, write_record
+from aicrun.agent.records import Reserved, insist, make_private, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import names
@@ -22,13 +22,9 @@ from aicrun.wire.facts import BootIdentity
 from aicrun.wire.jobs import StepExit, StepStart
 
 EXIT_ROOM_BYTES = 4096
-LEFTOVER_GRACE_S = 10.0
-STUCK_AFTER_S = 60.0
 DRAIN_S = 5.0
 PUMP_STALL_S = 5.0
 PUMP_PAUSE_S = 0.02
-TICK_S = 1.0
-BUSY_TICK_S = 0.05
 TERM_COMES_S = 0.1
 
 
@@ -80,34 +76,6 @@ def write_spawn_error(order: Order, message: str) -> StepExit:
     return record
 
 
-def insist(deed: Callable[[], object], folder: str = "") -> None:
-    """Do it, again and again while the disk refuses: leaving without a record is what a keeper may not do.
-
-    Into a `folder` that somebody took away nothing can be written: that is given up, the job's end holds it too.
-    """
-    pause_s = 0.5
-    while True:
-        try:
-            deed()
-        except OSError:
-            if folder and _is_gone(folder):
-                return
-            time.sleep(pause_s)
-            pause_s = min(30.0, pause_s * 2)
-        else:
-            return
-
-
-def _is_gone(folder: str) -> bool:
-    try:
-        os.stat(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
-
-
 def _words(record: StepExit) -> str:
     if record.spawn_error:
         return "could not be started"
@@ -127,13 +95,6 @@ class _Step:
         self._pump_started = 0.0
         self._pump_beats = (-1, 0.0)
         self._started = time.monotonic()
-        self._term_at: Optional[float] = None
-        self._grace_s = 0.0
-        self._kill_at: Optional[float] = None
-        self._killed = False
-        self._stuck: Tuple[StuckProcess, ...] = ()
-        self._stop_sent = False
-        self._timed_out = False
 
     def run(self) -> StepExit:
         order = self._order
@@ -144,16 +105,17 @@ class _Step:
         child = self._child
         self._at("W5")
         self._started = time.monotonic()
-        error = child.open()
+        child.open()
         self._at("W6")
         history.note(order.job_dir, "step_started", detail=order.step)
         ended = self._wait()
         self._at("ended")
-        record = self._exit(ended, error)
+        record = self._exit(ended, child.failure())
         insist(lambda: room.commit(record), order.folder)
         self._at("W7")
         children.reap(child.pid)
-        self._sweep()
+        self._ending.sweep(self._tend)
+        cgroups.discard(self._group)
         self._at("W8")
         self._drain()
         self._at("W9")
@@ -171,6 +133,7 @@ class _Step:
             self._at("W3")
             self._child = spawn.fork_gated(program, write_end, order.oom_score, order.held)
             self._at("W4")
+            self._enter_group(self._child)
             self._record_start(self._child)
         except OSError:
             room.give_up()
@@ -183,15 +146,30 @@ class _Step:
     def _at(self, place: str) -> None:
         hooks.reached("%s.%s" % (self._order.step, place))
 
+    def _enter_group(self, child: spawn.Gated) -> None:
+        """A control group of its own for the child and all it will start; the step runs without one as well."""
+        order = self._order
+        group = cgroups.make(cgroups.name(order.job_id, order.attempt), cgroups.here())
+        self._group = cgroups.enter(group, child.pid)
+        self._killed_before = cgroups.kills(self._group.memory)
+        whose = (order.job_id, order.step, order.job_dir, order.boot, child.pid, child.ticks)
+        self._ending = Ending(Tree(*whose, self._group.tree), self._wishes, lambda: self._pump)
+
     def _record_start(self, child: spawn.Gated) -> None:
-        order, boot = self._order, self._order.boot
+        order, boot, group = self._order, self._order.boot, self._group
         identity = (boot.boot_id, boot.pid_namespace, boot.init_ticks)
-        start = StepStart(order.step, order.attempt, child.pid, child.ticks, child.pid, *identity, time.time())
+        start = StepStart(
+            *(order.step, order.attempt, child.pid, child.ticks, child.pid, *identity, time.time()),
+            cgroup=group.tree,
+            cgroup_memory=group.memory,
+            cgroup_why=group.why,
+        )
         try:
             write_record(os.path.join(order.folder, names.STEP_START), start)
         except OSError:
             child.abandon()
             children.reap(child.pid)
+            cgroups.discard(group)
             raise
 
     def _exit(self, ended: children.Ended, error: str) -> StepExit:
@@ -199,12 +177,17 @@ class _Step:
         common = StepExit(order.step, order.attempt, time.monotonic() - self._started, time.time())
         if error:
             return dataclasses.replace(common, spawn_error=error[:1000])
+        ending = self._ending
+        killed = cgroups.killed_for_memory(self._group, self._killed_before)
+        oom_kill = killed and self._group.own_memory and ended.signal == signal.SIGKILL and not ending.kill_sent
         return dataclasses.replace(
             common,
             code=ended.code,
             signal=ended.signal,
-            stop_sent=self._stop_sent,
-            timed_out=self._timed_out,
+            stop_sent=ending.stop_sent,
+            timed_out=ending.timed_out,
+            oom_kill=oom_kill,
+            oom_suspected=killed and not oom_kill and ended.code != 0,
         )
 
     # Waiting and obeying.
@@ -214,11 +197,12 @@ class _Step:
             ended = children.ended(self._child.pid)
             if ended is not None:
                 return self._ended_alone(ended)
-            self._obey()
+            deadline = self._deadline()
+            self._ending.obey(deadline)
             self._tend()
             again_s = self._order.meanwhile() if self._order.meanwhile is not None else TICK_S
             try:
-                children.wait(self._next_look_s(again_s))
+                children.wait(min(again_s, self._ending.next_look_s(deadline)))
             except children.Leave as word:
                 return self._leave(word)
 
@@ -228,16 +212,14 @@ class _Step:
         Raises `children.Lost` for a command, which has run and whose end must be told; else `Leave` again. Only what a
         stop was sent to before is an end as every other.
         """
-        if self._term_at is None:
-            self._terminate(float(self._wishes.limits().grace_s))
+        self._ending.begin(float(self._wishes.limits().grace_s))
         ended = children.ended(self._child.pid)
         while ended is None:
-            if self._kill_at is not None and time.monotonic() >= self._kill_at:
-                self._kill()
+            self._ending.insist()
             self._tend()
-            children.wait(self._next_look_s(TICK_S))
+            children.wait(self._ending.next_look_s(None))
             ended = children.ended(self._child.pid)
-        if self._stop_sent:
+        if self._ending.stop_sent:
             return ended
         self._drain()
         if self._order.step != "command":
@@ -247,7 +229,7 @@ class _Step:
 
     def _ended_alone(self, ended: children.Ended) -> children.Ended:
         """How it ended, unless all around us is being ended: then our own SIGTERM is here, or on its way."""
-        may_come = ended.signal in (signal.SIGTERM, signal.SIGHUP) and self._term_at is None
+        may_come = ended.signal in (signal.SIGTERM, signal.SIGHUP) and not self._ending.begun
         until = time.monotonic() + (TERM_COMES_S if may_come else 0.0)
         while time.monotonic() < until or signal.SIGTERM in signal.sigpending():
             try:
@@ -256,91 +238,13 @@ class _Step:
                 return self._leave(word)
         return ended
 
-    def _next_look_s(self, at_most_s: float) -> float:
-        now, looks = time.monotonic(), [at_most_s]
-        if self._kill_at is not None:
-            looks.append(self._kill_at - now if self._kill_at > now else self._busy_tick_s())
-        deadline = self._deadline()
-        if deadline is not None and self._term_at is None:
-            looks.append(deadline - now)
-        return max(0.0, min(looks))
-
-    def _busy_tick_s(self) -> float:
-        return TICK_S if self._stuck else BUSY_TICK_S
-
     def _deadline(self) -> Optional[float]:
         limit_s = self._order.limit_s
         if limit_s is None and self._order.has_deadline:
             limit_s = self._wishes.limits().max_duration_s
         return self._started + limit_s if limit_s is not None else None
 
-    def _obey(self) -> None:
-        now, deadline = time.monotonic(), self._deadline()
-        stop = self._wishes.stop() or (self._wishes.any_stop() if self._stop_sent else None)
-        if stop is not None and self._term_at is None:
-            self._stop_sent = self._terminate(float(stop.grace_s))
-            if self._stop_sent:
-                self._wishes.served(stop)
-                history.note(self._order.job_dir, "stop_sent", detail=self._order.step)
-        elif deadline is not None and now >= deadline and self._term_at is None:
-            self._timed_out = self._terminate(float(self._wishes.limits().grace_s))
-        if stop is not None and self._term_at is not None:
-            # A second stop may shorten the grace of the first, or of a deadline; it never makes it longer.
-            self._kill_at = min(self._kill_at or now, self._term_at + stop.grace_s)
-        if self._kill_at is not None and now >= self._kill_at:
-            self._kill()
-
-    def _terminate(self, grace_s: float) -> bool:
-        """TERM to the step's group; False when there was no living process to receive it."""
-        if children.ended(self._child.pid) is not None:
-            return False
-        sent = family.signal_group(self._child.pid, self._child.ticks, signal.SIGTERM)
-        if sent:
-            self._term_at = time.monotonic()
-            self._kill_at = self._term_at + grace_s
-        return sent
-
-    def _kill(self) -> None:
-        members = self._members()
-        if family.signal_all(members, signal.SIGKILL) and not self._killed:
-            self._killed = True
-            history.note(self._order.job_dir, "kill_sent", detail=self._order.step)
-        self._tell_stuck(members)
-
-    def _tell_stuck(self, members: List[Proc]) -> None:
-        """Once KILL was in vain for long: name who is left, durably, so that a stop can be told to have failed."""
-        now = time.monotonic()
-        if self._kill_at is None or now < self._kill_at + STUCK_AFTER_S or not members:
-            return
-        who = tuple(StuckProcess(member.pid, member.ticks) for member in members)
-        if who != self._stuck:
-            self._stuck = who
-            record = Stuck(who, self._order.boot, time.time())
-            insist(lambda: write_record(os.path.join(self._order.job_dir, names.STUCK), record), self._order.job_dir)
-
-    # What is left of the tree, and the log.
-
-    def _members(self) -> List[Proc]:
-        return family.Family(self._order.job_id, os.getpid(), frozenset((self._pump,))).members()
-
-    def _sweep(self) -> None:
-        """End what the step left behind: TERM, grace, KILL, until two looks in a row find nobody."""
-        members = self._members() or self._members()
-        if not members:
-            return
-        family.signal_all(members, signal.SIGTERM)
-        if self._kill_at is None:
-            self._kill_at = time.monotonic() + min(LEFTOVER_GRACE_S, float(self._wishes.limits().grace_s))
-        empty = 0
-        while empty < 2:
-            self._tend()
-            members = self._members()
-            empty = 0 if members else empty + 1
-            if members and time.monotonic() >= self._kill_at:
-                family.signal_all(members, signal.SIGKILL)
-                self._tell_stuck(members)
-            children.wait(self._busy_tick_s())
-        history.note(self._order.job_dir, "leftovers_killed", detail=self._order.step)
+    # The log.
 
     def _tend(self) -> None:
         """Reap orphans; replace a pump that died or that stands still although output waits."""

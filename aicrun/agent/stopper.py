@@ -10,7 +10,8 @@ import sys
 import time
 from typing import Callable, List
 
-from aicrun.agent import children, evidence, family, launch, vault
+from aicrun.agent import children, evidence, family, hooks, launch, left_groups, vault
+from aicrun.agent.ending_tree import STUCK_AFTER_S
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.process import Proc, boot_identity
@@ -19,7 +20,6 @@ from aicrun.agent.refused import Refused
 from aicrun.wire import names
 from aicrun.wire.jobs import End, StopIntent
 
-STUCK_AFTER_S = 60.0
 _TICK_S = 0.05
 
 
@@ -36,6 +36,7 @@ def main(job_dir: str) -> int:
         if run is None:
             return 0
         if _end_tree(job_dir, evidence.gather(home, run, job_id)):
+            left_groups.remove(job_dir)
             _record_end(home, evidence.gather(home, run, job_id))
     except (OSError, Refused, Unreadable) as error:
         sys.stderr.write("%s\n" % error)
@@ -55,13 +56,13 @@ def _end_tree(job_dir: str, known: evidence.Known) -> bool:
     if _gone(orphans.members, lambda: began + _grace_s(job_dir)):
         return True
     note(job_dir, "kill_sent", detail="by the agent, for the keeper is gone")
-    until = time.monotonic() + STUCK_AFTER_S
+    until = time.monotonic() + hooks.number("STUCK_S", STUCK_AFTER_S)
     empty, members = 0, orphans.members()
     while empty < 2 and time.monotonic() < until:
-        family.signal_all(members, signal.SIGKILL)
+        family.kill_all(members, orphans.groups())
         children.wait(_TICK_S)
         members = orphans.members()
-        empty = 0 if members else empty + 1
+        empty = empty + 1 if not members and family.quiet(orphans.groups()) else 0
     _tell_stuck(job_dir, members)
     return not members
 

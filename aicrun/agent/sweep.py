@@ -10,7 +10,7 @@ import shutil
 import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from aicrun.agent import keepers, launch, vault
+from aicrun.agent import cgroups, keepers, launch, left_groups, vault
 from aicrun.agent.home import Home
 from aicrun.agent.programs import bundle_root
 from aicrun.agent.records import Unreadable, read_json, read_record
@@ -24,7 +24,7 @@ STORE_LEAST_S = 3600
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One thing to remove: `what` is `job`, `store`, `agent` or `trash`; `bytes` as its files say."""
+    """One thing to remove: `what` is `job`, `store`, `agent`, `group` or `trash`; `bytes` as its files say."""
 
     what: str
     path: str
@@ -45,7 +45,7 @@ def sweep(home: Home, now: float, older_than_s: float = WEEK_S) -> Tuple[Row, ..
 
 def due(home: Home, now: float, older_than_s: float) -> Tuple[Row, ...]:
     """What `sweep` would remove; changes nothing."""
-    rows = list(_jobs(home, now - older_than_s))
+    rows = list(_groups(home)) + list(_jobs(home, now - older_than_s))
     rows += _store(home, now - max(older_than_s, STORE_LEAST_S))
     rows += _agents(home, now - max(older_than_s, STORE_LEAST_S))
     for trash in dict.fromkeys((home.trash(), home.record_trash())):
@@ -59,6 +59,14 @@ def gc(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any]
     older_than_s = float(body.get("older_than_s", WEEK_S))
     rows = due(home, time.time(), older_than_s) if body.get("dry_run") else sweep(home, time.time(), older_than_s)
     return {"rows": [dataclasses.asdict(row) for row in rows]}, b""
+
+
+def _groups(home: Home) -> Iterator[Row]:
+    """Empty control groups of jobs whose keeper was killed; before their folder goes, which alone names them."""
+    for path in _listed(home.jobs()):
+        if not launch.keeper_lives(path):
+            for group in left_groups.empty(path):
+                yield Row("group", group, 0, "left by a keeper that was killed; nothing lives in it")
 
 
 def _jobs(home: Home, before: float) -> Iterator[Row]:
@@ -118,6 +126,8 @@ def _removed(home: Home, row: Row) -> bool:
         if row.what in ("trash", "store"):
             _erase(row.path)
             return True
+        if row.what == "group":
+            return cgroups.remove(row.path)
         if row.what == "job":
             keepers.forget_unit(row.path)
         trash = home.trash() if row.what == "job" else home.record_trash()

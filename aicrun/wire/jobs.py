@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
 from aicrun.wire.launched import Launched
+from aicrun.wire.seen import Checkpoints, Event, InLine
 
 SCHEMA = 1
 STEPS = ("setup", "preflight", "command", "upload")
@@ -183,7 +184,11 @@ class Decision:
 
 @dataclasses.dataclass(frozen=True)
 class StepStart:
-    """Durable before the step's program may run; a process is (pid, start ticks) on one boot."""
+    """Durable before the step's program may run; a process is (pid, start ticks) on one boot.
+
+    `cgroup` is the folder of the control group that its tree is in, `cgroup_memory` the group that counts what was
+    killed for memory; empty where there is none, then `cgroup_why` may tell why.
+    """
 
     step: str
     attempt: int
@@ -195,6 +200,9 @@ class StepStart:
     init_ticks: int
     started_at: float
     schema: int = SCHEMA
+    cgroup: str = ""
+    cgroup_memory: str = ""
+    cgroup_why: str = ""
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -202,7 +210,8 @@ class StepStart:
 class StepExit:
     """How the kernel said a step ended: exactly one of `code` and `signal`, or neither and `spawn_error`.
 
-    `stop_sent` and `timed_out` are True only when our signal was really sent to a live tree.
+    `stop_sent` and `timed_out` are True only when our signal was really sent to a live tree. `oom_kill` only on the
+    kernel's own count; `oom_suspected`: some process was killed for memory, this one was not, or it cannot be told.
     """
 
     step: str
@@ -216,6 +225,7 @@ class StepExit:
     timed_out: bool = False
     oom_kill: bool = False
     schema: int = SCHEMA
+    oom_suspected: bool = False
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -294,51 +304,6 @@ class StepReport:
     exit: Optional[StepExit] = None
     log_bytes: int = 0
     log_dropped_bytes: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Checkpoints:
-    """What lies in the run's checkpoint folder: the newest entry by modification, and totals."""
-
-    path: str
-    newest: str = ""
-    newest_age_s: Optional[float] = None
-    newest_bytes: int = 0
-    count: int = 0
-    bytes: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class InLine:
-    """How a job stands with its cards: `position` from 1 while it waits, 0 when it holds or held them.
-
-    `why` is one line; the `holder_…` fields and `ahead` (a job id) are hostile text, empty when nobody's. `reason` is a
-    token where it is not the cards that it waits for: `drained`.
-    """
-
-    cards: Tuple[str, ...]
-    position: int = 0
-    why: str = ""
-    ahead: str = ""
-    holder_run: str = ""
-    holder_account: str = ""
-    holder_job_id: str = ""
-    holder_age_s: Optional[float] = None
-    granted: bool = False
-    folder: str = ""
-    scope: str = ""
-    reason: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Event:
-    """One line of a job's history; `event` is a token of `status.EVENTS`; `by` only for people's verbs."""
-
-    event: str
-    at: float
-    age_s: float
-    by: str = ""
-    detail: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,6 +53,12 @@ GRACE = STOP + "test_the_grace_is_the_runs_own_and_a_second_stop_shortens_it"
 FINISHED = STOP + "test_a_finished_job_is_left_as_it_is"
 UNKNOWN_ID = STOP + "test_an_unknown_id_is_not_found"
 RESERVED_STOPPED = STOP + "test_a_reservation_that_is_stopped_never_starts"
+GROUPS = "faults/test_groups.py::"
+STORM = GROUPS + "test_a_tree_that_forks_on_and_on_is_ended_whole"
+OOM = GROUPS + "test_a_command_that_was_killed_for_memory_is_told_so"
+OOM_WORKER = GROUPS + "test_a_worker_that_was_killed_for_memory_is_a_suspicion_beside_the_code"
+OOM_OURS = GROUPS + "test_a_kill_of_ours_is_never_told_as_out_of_memory"
+NO_CLAIM = GROUPS + "test_137_and_9_alone_are_no_claim"
 LOG = "faults/test_log.py::"
 CAP = LOG + "test_a_log_over_the_cap_keeps_head_and_newest_and_every_offset"
 BYTES = LOG + "test_bytes_are_stored_as_they_are_and_any_offset_is_good"
@@ -128,13 +134,13 @@ MATRIX: dict[str, Row] = {
     ),
     "F23": Row("a pid that came back as somebody else's", (RECYCLED, RECYCLED_KEEPER, CONTAINER_PIDS)),
     "F24": Row("the command ends, a child keeps output and card", (LEFTOVERS, CODE_AT_ONCE, WORKER)),
-    "F25": Row("a tree that escapes, ignores TERM and forks on", (WILD, WILD_ALONE), gap="a fork storm; in a cgroup"),
+    "F25": Row("a tree that escapes, ignores TERM and forks on", (WILD, WILD_ALONE, STORM)),
     "F26": Row("a tree that cannot be ended", gap="a frozen cgroup"),
     "F27": Row("a stop at the very moment of a natural end", (NATURAL_END,), gap="more rounds, spread over the moment"),
     "F28": Row("stop twice, stop ended, waiting, unknown", (GRACE, FINISHED, RESERVED_STOPPED, WAITERS, UNKNOWN_ID)),
     "F29": Row("every kind of exit code", (CODES,)),
     "F30": Row("every kind of death by a signal", (SIGNALS,)),
-    "F31": Row("the memory limit kills the command, or one of its workers", gap="memory cgroup"),
+    "F31": Row("the memory limit kills the command, or one of its workers", (OOM, OOM_WORKER)),
     "F32": Row("a program or a folder that cannot be used", (CANNOT_RUN,)),
     "F33": Row(
         "an agent that was started with odd signals, masks, limits", (CLEAN,), gap="umask 0, few files, PYTHON*"
@@ -175,7 +181,7 @@ REGRESSIONS: dict[int, Row] = {
     8: Row("a missing code was 0; records on a disk in memory", (NOTHING_MADE_UP, RESTARTED)),
     9: Row("a full disk, and for ever running", (FULL_END, REFUSED_END)),
     10: Row("shown running with exit 0 when the supervisor was killed", (ALONE, WILD_ALONE)),
-    11: Row("137 that nobody saw", (NOTHING_MADE_UP, SIGNALS)),
+    11: Row("137 that nobody saw", (NOTHING_MADE_UP, SIGNALS, NO_CLAIM)),
     12: Row("the exit event was lost in a restart of the receiver", (DETACHED, TWO_CALLERS)),
     13: Row("an end noticed late or never; a zombie counted as alive", (ZOMBIE, CLEAN, NOBODY_REAPS)),
     14: Row("the reader of the log stopped, the job blocked", (PUMP_STALLED,)),
@@ -192,7 +198,7 @@ REGRESSIONS: dict[int, Row] = {
     25: Row("no XDG_RUNTIME_DIR, no user bus", gap=OTHERS),
     26: Row("one OOM kill ended the whole unit", gap=SYSTEMD),
     27: Row("oomd killed more than it said", gap=SYSTEMD),
-    28: Row("a forced stop told as out of memory", (WILD, GRACE)),
+    28: Row("a forced stop told as out of memory", (OOM_OURS,)),
     29: Row("our own memory counted against the job", gap="memory cgroup"),
     30: Row("a unit inactive while its process ran", gap=SYSTEMD),
     31: Row("the last process's status is nobody's", (LEFTOVERS,)),
@@ -203,7 +209,7 @@ REGRESSIONS: dict[int, Row] = {
     36: Row("the run over, the card still occupied", gap="the card drains before the lease goes"),
     37: Row("a child in another session kept the card", (WILD,)),
     38: Row("orphans piled up", (LEFTOVERS,)),
-    39: Row("new forks escaped the kill", gap="a fork storm"),
+    39: Row("new forks escaped the kill", (STORM,)),
     40: Row("only the shell was stopped", (GROUP,)),
     41: Row(
         "TERM to all killed the helper before the script", gap="the spec has no narrower stop; TERM goes to the group"

@@ -36,9 +36,10 @@ for number in range(3):
 print("tree", os.getpid(), flush=True)
 time.sleep(600)
 '''
-POLITE = """
-import signal, sys, time
-def leave(*_): print("saved", flush=True); sys.exit(int(sys.argv[1]))
+POLITE = r"""
+import os, signal, sys, time
+# No print in a handler: it may come in the middle of the other one.
+def leave(*_): os.write(1, b"saved\n"); sys.exit(int(sys.argv[1]))
 signal.signal(signal.SIGTERM, leave)
 print("ready", flush=True)
 time.sleep(600)

@@ -27,7 +27,7 @@ from aicrun.plan.words import cells, harmless
 from aicrun.spec.model import LocalReach, Machine, SshReach
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Drain, Holder, HostReading, Survival
-from aicrun.wire.jobs import InLine
+from aicrun.wire.seen import InLine
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/screens"
 OOM = (

@@ -18,7 +18,8 @@ from aicrun.plan.decide import plan
 from aicrun.plan.model import MachineView, Options, RunPlan, Wanted
 from aicrun.plan.reconcile import TABLE, Row
 from aicrun.spec.model import RetrySpec, Selector, SourceSpec
-from aicrun.wire.jobs import Checkpoints, Source
+from aicrun.wire.jobs import Source
+from aicrun.wire.seen import Checkpoints
 
 CASES = sorted((REPOSITORY / "tests/cases/reconcile").glob("*.yaml"))
 FLAGS = {

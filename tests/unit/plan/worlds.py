@@ -33,7 +33,6 @@ from aicrun.wire.facts import (
     Survival,
 )
 from aicrun.wire.jobs import (
-    Checkpoints,
     Client,
     JobReport,
     NextAttempt,
@@ -44,6 +43,7 @@ from aicrun.wire.jobs import (
     Upload,
     UploadResult,
 )
+from aicrun.wire.seen import Checkpoints
 
 GIB = 1024
 HOUR = 3600.0

@@ -8,17 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from aicrun.wire.codec import replace
-from aicrun.wire.jobs import (
-    Client,
-    InLine,
-    JobReport,
-    NextAttempt,
-    StepExit,
-    StepReport,
-    StopIntent,
-    Upload,
-    UploadResult,
-)
+from aicrun.wire.jobs import Client, JobReport, NextAttempt, StepExit, StepReport, StopIntent, Upload, UploadResult
+from aicrun.wire.seen import InLine
 from aicrun.wire.status import REASONS, TERMINAL, TRANSITIONS, UNKNOWN_REASONS, Standing, Status, status_of
 
 ME = Client("ana", "desk", "1")

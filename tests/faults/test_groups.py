@@ -1,0 +1,192 @@
+"""A run's tree in a control group of its own: ended whole and at once, counted for memory, and never needed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_rig import Rig
+from support import until
+
+from aicrun.wire.codec import to_json
+from aicrun.wire.jobs import JobReport, StepExit
+from aicrun.wire.status import Status, status_of
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+FREEZER = Path("/sys/fs/cgroup/freezer")
+UNIFIED = next(
+    (path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()),
+    None,
+)
+# What the agent is left to work with: everything of this machine, version 1 alone, nothing.
+GROUPS = [
+    pytest.param("0", id="every kind of group"),
+    pytest.param("1", id="version 1 alone"),
+    pytest.param("-1", id="no groups"),
+]
+LIMIT_MIB = 96
+
+needs_groups = pytest.mark.skipif(
+    UNIFIED is None or not os.access(UNIFIED, os.W_OK), reason="no groups can be made here"
+)
+
+# Each lives for a moment and leaves one child in a session of its own: whoever reads a list of processes comes late.
+STORM = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork() == 0:
+    beat = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)
+    if sys.argv[3] == "hidden":
+        os.environ.clear()
+    while os.fork() == 0:
+        os.setsid()
+        os.pwrite(beat, b"%20d" % time.monotonic_ns(), 0)
+        time.sleep(float(sys.argv[2]))
+    os._exit(0)
+print("storm", flush=True)
+time.sleep(600)
+"""
+
+
+class Storm:
+    """A run whose tree ignores TERM, escapes into new sessions and forks on."""
+
+    def __init__(self, rig: Rig, each_s: float, kind: str = "") -> None:
+        script, self._beat = rig.home / "storm.py", rig.home / "beat"
+        script.write_text(STORM)
+        self.job = rig.start("storm-run", (sys.executable, "-I", str(script), str(self._beat), str(each_s), kind))
+        until(lambda: b"storm" in rig.log(self.job))
+        until(self.goes_on)
+
+    def goes_on(self) -> bool:
+        """True when some process of it has moved within the last half second."""
+        moved = int(self._beat.read_text() or 0) if self._beat.exists() else 0
+        return time.monotonic_ns() - moved < 500_000_000
+
+    def is_over(self) -> bool:
+        """True once none has moved for that long; every one of them moves at least each 20 ms."""
+        until(lambda: not self.goes_on(), at_most_s=5)
+        return True
+
+
+@pytest.mark.parametrize("each_s", [0.02, 0.0])
+@pytest.mark.parametrize("kind", GROUPS)
+def test_a_tree_that_forks_on_and_on_is_ended_whole(rig: Rig, kind: str, each_s: float) -> None:
+    rig.env["AICRUN_TEST_CGROUPS"] = kind
+    storm = Storm(rig, each_s)
+    rig.call("stop", job_id=storm.job, by="ana", grace_s=1)
+    assert status_of(rig.ended(storm.job)).status is Status.STOPPED
+    assert storm.is_over()
+    until(lambda: not rig.groups(storm.job))
+
+
+@pytest.fixture
+def limited(rig: Rig) -> Iterator[Path]:
+    """A group of version 1 with a limit, in which the rig's agent and so its keepers live."""
+    if not os.access(MEMORY / "memory.limit_in_bytes", os.W_OK):
+        pytest.skip("no memory controller of version 1 that we may use")
+    own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line)
+    group = MEMORY / own.rpartition(":")[2].lstrip("/") / f"aicrun-test-{secrets.token_hex(4)}"
+    group.mkdir()
+    assert (group / "memory.use_hierarchy").read_text().strip() == "1"
+    (group / "memory.limit_in_bytes").write_text(str(LIMIT_MIB << 20))
+    yield group
+    rig.close()
+    until(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()
+
+
+EATER = f"import sys; print('eats', flush=True); kept = bytearray({LIMIT_MIB * 4} << 20); print('never')"
+WORKER = f"""
+import os, sys
+child = os.fork()
+if child == 0:
+    kept = bytearray({LIMIT_MIB * 4} << 20)
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+print("worker:", status, flush=True)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def run_limited(rig: Rig, limited: Path, code: str, *args: str, **fields: Any) -> JobReport:
+    script = rig.home / "eater.py"
+    script.write_text(code)
+    request = rig.request("eater-run", (sys.executable, "-I", str(script), *args), **fields)
+    with rig.link() as link:
+        (limited / "cgroup.procs").write_text(str(link.process.pid))
+        link.call("reserve", request=to_json(request), confirm=True)
+    return rig.ended(request.job_id)
+
+
+def command_exit(report: JobReport) -> StepExit:
+    found = next(step.exit for step in report.steps if step.step == "command")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kind", GROUPS[:2])
+def test_a_command_that_was_killed_for_memory_is_told_so(rig: Rig, limited: Path, kind: str) -> None:
+    rig.env["AICRUN_TEST_CGROUPS"] = kind
+    report = run_limited(rig, limited, EATER)
+    end, standing = command_exit(report), status_of(report)
+    assert (end.code, end.signal, end.oom_kill, end.oom_suspected) == (None, signal.SIGKILL, True, False)
+    assert (standing.status, standing.reason) == (Status.FAILED, "oom_kill")
+    assert rig.log(report.job_id) == b"eats\n"
+    until(lambda: not rig.groups(report.job_id))
+
+
+def test_a_worker_that_was_killed_for_memory_is_a_suspicion_beside_the_code(rig: Rig, limited: Path) -> None:
+    report = run_limited(rig, limited, WORKER, "1")
+    end, standing = command_exit(report), status_of(report)
+    assert (end.code, end.signal, end.oom_kill, end.oom_suspected) == (1, None, False, True)
+    assert (standing.status, standing.reason, standing.code) == (Status.FAILED, "exit_code", 1)
+    assert rig.log(report.job_id) == b"worker: 9\n"
+
+
+def test_a_run_that_lives_on_without_its_worker_succeeded(rig: Rig, limited: Path) -> None:
+    report = run_limited(rig, limited, WORKER, "0")
+    assert status_of(report).status is Status.SUCCEEDED
+    assert not command_exit(report).oom_suspected
+
+
+def test_without_a_group_of_its_own_it_is_no_more_than_a_suspicion(rig: Rig, limited: Path) -> None:
+    # Without any count there is not even that: 9 and 137 alone prove nothing.
+    rig.env["AICRUN_TEST_CGROUPS"] = "-1"
+    report = run_limited(rig, limited, EATER)
+    end = command_exit(report)
+    assert (end.signal, end.oom_kill, end.oom_suspected) == (signal.SIGKILL, False, False)
+    assert (status_of(report).status, status_of(report).reason) == (Status.FAILED, "signal")
+
+
+def test_a_kill_of_ours_is_never_told_as_out_of_memory(rig: Rig, limited: Path) -> None:
+    # The worker is killed for memory, the command then ignores TERM until KILL: both are true, one is the end.
+    code = WORKER.replace(
+        "sys.exit(int(sys.argv[1]))", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    )
+    script = rig.home / "eater.py"
+    script.write_text(code)
+    request = rig.request("eater-run", (sys.executable, "-I", str(script), "0"))
+    with rig.link() as link:
+        (limited / "cgroup.procs").write_text(str(link.process.pid))
+        link.call("reserve", request=to_json(request), confirm=True)
+    until(lambda: b"worker: 9" in rig.log(request.job_id))
+    rig.call("stop", job_id=request.job_id, by="ana", grace_s=1)
+    report = rig.ended(request.job_id)
+    end = command_exit(report)
+    assert (end.signal, end.oom_kill) == (signal.SIGKILL, False)
+    assert status_of(report).status is Status.STOPPED
+
+
+def test_137_and_9_alone_are_no_claim(rig: Rig) -> None:
+    for command in ("exit 137", "kill -9 $$"):
+        end = command_exit(rig.ended(rig.start("plain-run" if "exit" in command else "killed-run", command)))
+        assert (end.oom_kill, end.oom_suspected) == (False, False)
