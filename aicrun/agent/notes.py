@@ -123,6 +123,8 @@ def _used(facts: Dict[str, Any]) -> str:
         parts.append("peak %d MiB of memory" % facts["memory_peak_mib"])
     if facts.get("utilization_mean_percent") is not None:
         parts.append("%.0f%% utilization" % facts["utilization_mean_percent"])
+    if facts.get("energy_wh"):
+        parts.append("%.0f Wh" % facts["energy_wh"])
     return ", ".join(parts)
 
 

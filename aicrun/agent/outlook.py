@@ -10,11 +10,15 @@ from types import FrameType
 from typing import Any, Dict, List, Optional, Tuple
 
 from aicrun.agent import log_files
+from aicrun.agent.records import Unreadable, read_json
+from aicrun.wire import names
 from aicrun.wire.seen import Checkpoints
 
 PROGRESS_BYTES = 64 * 1024
 PATTERN_S = 0.1
 ENTRIES_MOST = 10000
+# What lies beside the peaks in the file of a job's samples.
+ASIDE = ("schema", "last")
 _VALUE_CHARS = 200
 
 
@@ -104,3 +108,20 @@ def _newest(pattern: str, text: str) -> Optional[str]:
 
 def _too_slow(_number: int, _frame: Optional[FrameType]) -> None:
     raise _Slow
+
+
+def sample(job_dir: str, now: float) -> Dict[str, Any]:
+    """The newest sample of a running command with its `age_s` by this host's clock, and the peaks so far beside it.
+
+    Empty when nothing was measured. A sampler that died is told by an age that grows.
+    """
+    path = os.path.join(job_dir, names.TELEMETRY_PEAKS)
+    try:
+        found, written = read_json(path), os.stat(path).st_mtime
+    except (Unreadable, OSError):
+        return {}
+    last = found.get("last") if isinstance(found, dict) else None
+    if not isinstance(last, dict):
+        return {}
+    peaks = {key: value for key, value in found.items() if key not in ASIDE}
+    return dict(last, age_s=round(max(0.0, now - written), 1), peaks=peaks)

@@ -70,7 +70,12 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         card_allocated=known.card_allocated,
         launched=_launched(known.launch),
     )
-    return _with_attempts(report, known)
+    return _with_attempts(_with_sample(home, report, now), known)
+
+
+def _with_sample(home: Home, report: JobReport, now: float) -> JobReport:
+    found = outlook.sample(home.job_dir(report.job_id), now) if report.phase == "command" else {}
+    return replace(report, sample=found) if found else report
 
 
 def _with_attempts(report: JobReport, known: Known) -> JobReport:

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
-from aicrun.agent import cards, hooks, launch, process
+from aicrun.agent import cards, hooks, launch, outlook, process
 from aicrun.agent.family import KEEPER_MARK
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed, open_home
@@ -154,7 +154,7 @@ def facts_of(job_dir: str) -> Dict[str, Any]:
         found = read_json(os.path.join(job_dir, names.TELEMETRY_PEAKS))
     except Unreadable:
         return {}
-    return {key: value for key, value in found.items() if key != "schema"} if isinstance(found, dict) else {}
+    return {key: value for key, value in found.items() if key not in outlook.ASIDE} if isinstance(found, dict) else {}
 
 
 def _sample(home: Home, request: JobRequest, kept: Launch) -> None:
@@ -174,7 +174,7 @@ def _sample(home: Home, request: JobRequest, kept: Launch) -> None:
         sample, on_others, model = measured(request, frozenset(tree), passed)
         series.add(sample)
         peaks.add(sample)
-        summary = dict(peaks.facts(), schema=SCHEMA, **({"card_model": model} if model else {}))
+        summary = dict(peaks.facts(), schema=SCHEMA, last=sample, **({"card_model": model} if model else {}))
         replace_file(os.path.join(job_dir, names.TELEMETRY_PEAKS), json.dumps(summary).encode("ascii"))
         if on_others and not strays:
             strays = on_others

@@ -316,6 +316,8 @@ class JobReport:
     job, oldest first, at most 200. `leftover_pids` are processes that a stop could not end. `line` is there for a job
     with cards; `card_allocated`: it has held them. `attempt` is the newest that began, of `attempts_most` that its
     rule allows; `next_attempt` is due after it, or was. `launched` is of its newest keeper, None until that stands.
+    `sample` is what was measured last of a running command, with its `age_s` and the `peaks` so far; what cannot be
+    measured is absent.
     """
 
     job_id: str
@@ -359,4 +361,5 @@ class JobReport:
     attempts_most: int = 1
     next_attempt: Optional[NextAttempt] = None
     launched: Optional[Launched] = None
+    sample: Dict[str, Any] = dataclasses.field(default_factory=dict)
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)

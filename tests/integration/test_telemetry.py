@@ -36,17 +36,25 @@ def test_the_peak_on_the_card_reaches_facts_notes_and_the_next_plan(project: Pro
         pytest.skip("the machine's own lock folder cannot be kept out of the test")
     driver = FakeDriver(tmp_path / "driver", CARDS)
     project.person.env.update(driver.env)
-    project.write("python3 work.py 4", more="machine: {gpu: {vram: 8GiB, uuid: GPU-aaaa}}\n")
+    project.write("python3 work.py 12", more="machine: {gpu: {vram: 8GiB, uuid: GPU-aaaa}}\n")
     assert project.run("apply", "run.yaml", "--yes").returncode == 0
     job = project.job("quick")["job_id"]
     pid = until(lambda: processes_with(f"AICRUN_JOB_ID={job}"))[0]
     state = CARDS.replace("  bus 00000000:41", f"  holder {pid} compute 5000\n  bus 00000000:41")
     # The same process on a card that is not the job's: told, never killed.
     driver.write(state + f"  holder {pid} compute 100\n")
+    until(lambda: project.job("quick")["job"]["sample"].get("vram_mib") == 5000, 60)
+    shown = project.run("inspect", "quick").stdout
+    now = next(line for line in shown.splitlines() if line.startswith("now: "))
+    assert 'vram: "4.9 GiB", util: "80%"' in now
+    assert 'power: "250 W", temperature: "71 C"' in now
+    assert now.endswith("s ago")
     assert project.run("wait", "quick").returncode == 0
     facts = project.job("quick")["job"]["facts"]
     assert (facts["vram_peak_mib"], facts["utilization_mean_percent"]) == (5000, 80.0)
     assert (facts["temperature_peak_c"], facts["card_model"]) == (71, "NVIDIA RTX A6000")
+    assert (facts["power_mean_w"], facts["energy_wh"] > 0) == (250.0, True)
+    assert project.job("quick")["job"]["sample"] == {}
     assert "pin_violated" in [event["event"] for event in project.job("quick")["job"]["events"]]
     assert "peak 4.9 GiB" in project.run("notes").stdout
     driver.write(CARDS)

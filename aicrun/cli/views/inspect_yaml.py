@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from aicrun import api
 from aicrun.cli.screen import styled
 from aicrun.cli.views.endings import ways_after
 from aicrun.cli.views.keeping import SOON_S, keeping
+from aicrun.cli.views.sampled import sample_words
 from aicrun.plan.words import ago, duration, harmless, size, took
 
 _KEY = 12
 _MEASURED = (
     *("wall_s", "vram_peak_mib", "utilization_mean_percent", "memory_peak_mib", "steps_per_s"),
+    *("temperature_peak_c", "power_mean_w", "energy_wh", "output_free_least_bytes", "samples"),
     *("python", "torch", "driver", "env_key"),
 )
 
@@ -97,6 +100,7 @@ def _results(report: api.JobReport) -> list[str]:
         shown.append(
             "progress: {" + ", ".join(f"{_text(key)}: {_text(text)}" for key, text in report.progress.items()) + "}"
         )
+    shown += _sampled(report.sample)
     measured = {key: report.facts[key] for key in _MEASURED if key in report.facts}
     if measured:
         shown.append(
@@ -129,6 +133,16 @@ def _survival(report: api.JobReport) -> list[str]:
     values = {"promise": kept.promise, "why_no_better": kept.why, "warning": kept.warning, "unit": kept.unit}
     told = [f"mode: {_text(kept.mode)}", *(f"{key}: {_text(value)}" for key, value in values.items() if value)]
     return [f"survival: {{{', '.join(told)}}}"]
+
+
+def _sampled(sample: Mapping[str, Any]) -> list[str]:
+    """What a running command takes now, and its peaks so far: every figure that could be measured."""
+    values = [f"{label}: {_text(told)}" for label, told in sample_words(sample)]
+    if not values:
+        return []
+    age = sample.get("age_s")
+    when = f"sampled {ago(age)}" if isinstance(age, (int, float)) else "sampled, nobody knows when"
+    return [_commented(f"now: {{{', '.join(values)}}}", when)]
 
 
 def _env(report: api.JobReport, env: Mapping[str, str]) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+from aicrun.agent.outlook import sample
 from aicrun.agent.telemetry import Peaks, Series, facts_of, measured
 from aicrun.wire.jobs import Client, JobRequest
 
@@ -53,3 +55,20 @@ def test_a_run_without_cards_asks_no_driver(tmp_path: Path) -> None:
     sample, strays, model = measured(request, frozenset(), 1.0)
     assert sorted(sample) == ["memory_mib", "output_free_bytes", "t_s"]
     assert (strays, model) == ([], "")
+
+
+def test_what_a_command_takes_now_has_an_age_and_its_peaks_and_no_part_in_the_facts(tmp_path: Path) -> None:
+    assert sample(str(tmp_path), 0.0) == {}
+    path = tmp_path / "telemetry.json"
+    path.write_text(
+        json.dumps({"schema": 1, "samples": 2, "memory_peak_mib": 30, "last": {"t_s": 9.0, "memory_mib": 8}})
+    )
+    os.utime(path, (1000.0, 1000.0))
+    told = {"t_s": 9.0, "memory_mib": 8, "age_s": 15.5, "peaks": {"samples": 2, "memory_peak_mib": 30}}
+    assert sample(str(tmp_path), 1015.5) == told
+    # A clock that went back makes nothing younger than now.
+    assert sample(str(tmp_path), 10.0)["age_s"] == 0.0
+    assert facts_of(str(tmp_path)) == {"samples": 2, "memory_peak_mib": 30}
+    # An older version wrote no sample beside its peaks.
+    path.write_text('{"schema": 1, "samples": 2}')
+    assert sample(str(tmp_path), 10.0) == {}

@@ -138,6 +138,19 @@ def test_the_list_of_runs() -> None:
     held("list", list_lines(Screen(), listing(), everything=False))
 
 
+def test_inspect_shows_what_a_running_command_takes_and_how_old_that_is() -> None:
+    peaks = {"vram_peak_mib": 18330, "memory_peak_mib": 9000, "energy_wh": 812.4, "samples": 700}
+    sample = {"age_s": 9.2, "t_s": 11280.0, "vram_mib": 17900, "memory_mib": 9000, "utilization_percent": 94.0,
+              "power_w": 285, "temperature_c": 71, "output_free_bytes": 440234147840, "peaks": peaks}  # fmt: skip
+    wanted = (
+        'now: {vram: "17.5 GiB, peak 17.9 GiB", util: "94%", memory: "8.8 GiB", power: "285 W", temperature: "71 C", '
+    )
+    wanted += 'energy: "812 Wh", output_free: "410.0 GiB"}  # sampled 9s ago'
+    assert [line for line in inspect_lines(on_lab(sample=sample)) if line.startswith("now:")] == [wanted]
+    for absent in ({}, {"age_s": 3.0, "vram_mib": None, "power_w": float("nan"), "memory_mib": True, "peaks": [1]}):
+        assert not [line for line in inspect_lines(on_lab(sample=absent)) if line.startswith("now:")]
+
+
 def old(days: float, run: str = "sft-run", **more: object) -> Found:
     return replace_run(failed(ended_age_s=days * 86400, **more), run)
 
