@@ -11,7 +11,7 @@ from aicrun.agent import bodies, family, hooks
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_lives, poke
-from aicrun.agent.records import NewerRecord, Unreadable, place_once, read_record
+from aicrun.agent.records import FULL, NewerRecord, Unreadable, give_room, place_once, read_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
 from aicrun.wire.jobs import Decision, RunRecord
@@ -50,16 +50,43 @@ def _began(home: Home, run: str, job_id: str) -> bool:
 
 
 def decide(home: Home, run: str, job_id: str, wanted: Decision) -> Decision:
-    """Write `wanted` if nothing stands; what stands then. The caller holds the host lock."""
-    if standing(home, run, job_id) is None and place_once(
-        os.path.join(home.record_dir(run, job_id), names.DECISION), wanted
-    ):
+    """Write `wanted` if nothing stands; what stands then. The caller holds the host lock.
+
+    Raises `OSError` when the disk refuses it. A `no` has room of its own, so that a full disk keeps nothing reserved.
+    """
+    path = os.path.join(home.record_dir(run, job_id), names.DECISION)
+    if standing(home, run, job_id) is None and _placed(path, wanted):
+        give_room(path)
         note(home.job_dir(job_id), wanted.decision, by=wanted.by, detail=wanted.reason)
     hooks.reached("decided")
     found = standing(home, run, job_id)
     if found is None:
         raise Refused("state_unusable", "the decision of job %s cannot be read back" % job_id)
     return found
+
+
+def _placed(path: str, wanted: Decision) -> bool:
+    try:
+        return place_once(path, wanted)
+    except OSError as error:
+        if wanted.decision != "no" or error.errno not in FULL or not give_room(path):
+            raise
+    return place_once(path, wanted)
+
+
+def begin(home: Home, run: str, job_id: str, by: str) -> Decision:
+    """Decide `go`; what stands then. Where the disk refuses it the reservation ends with it, and `OSError` is raised.
+
+    The caller holds the host lock.
+    """
+    try:
+        return decide(home, run, job_id, go(by))
+    except OSError:
+        found = decide(home, run, job_id, no("the disk refused its start", "host"))
+        poke(home.job_dir(job_id))
+        if found.decision == "go":
+            return found
+        raise
 
 
 def no(reason: str, by: str) -> Decision:
@@ -147,7 +174,7 @@ def confirm(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         if buried is not None:
             return _told(buried)
         run = run_of(home, job_id)
-        decision = settle(home, run, job_id) or decide(home, run, job_id, go(by))
+        decision = settle(home, run, job_id) or begin(home, run, job_id, by)
     poke(home.job_dir(job_id))
     return _told(decision)
 

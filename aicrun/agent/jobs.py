@@ -32,8 +32,11 @@ _CANDIDATES_SHOWN = 8
 def one(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
     """The report of one record, settled first; a record that cannot be read gives `report.broken`.
 
-    It may take the host lock: who holds it asks `seen`.
+    An empty `job_id` stands for all that may lie in the run's folder. It may take the host lock: who holds it asks
+    `seen`.
     """
+    if not job_id:
+        return broken(run, job_id, Unreadable(home.run_dir(run), "its folder cannot be opened"))
     try:
         decide.settled(home, run, job_id)
         return seen(home, run, job_id, events=events)
@@ -147,7 +150,7 @@ def find(home: Home, key: str) -> Tuple[str, str]:
     """(run, job id) that `key` names; raises `Refused`: not_found, or invalid_request with the candidates."""
     if names.RUN_NAME.match(key) and home.job_ids(key):
         return _newest(home, [(key, job_id) for job_id in home.job_ids(key)])
-    places = [(run, job_id) for run in home.run_names() for job_id in home.job_ids(run)]
+    places, doubt = _places(home)
     exact = [place for place in places if place[1] == key]
     if exact:
         return exact[0]
@@ -161,9 +164,23 @@ def find(home: Home, key: str) -> Tuple[str, str]:
     if len(by_id) > 1:
         shown = ", ".join("%s (%s)" % (found, by_id[found][0][0]) for found in sorted(by_id)[:_CANDIDATES_SHOWN])
         raise Refused("invalid_request", "%s begins several ids: %s" % (key, shown), {"key": key})
+    if not by_id and doubt is not None:
+        raise doubt
     if not by_id:
         raise Refused("not_found", "there is no run or job %s here" % key, {"key": key})
     return _newest(home, next(iter(by_id.values())))
+
+
+def _places(home: Home) -> Tuple[List[Tuple[str, str]], Optional[Refused]]:
+    """All (run, job id), and why that may not be all of them."""
+    places: List[Tuple[str, str]] = []
+    doubt: Optional[Refused] = None
+    for run in home.run_names():
+        try:
+            places += [(run, job_id) for job_id in home.job_ids(run)]
+        except Refused as error:
+            doubt = error
+    return places, doubt
 
 
 def _run_id(home: Home, place: Tuple[str, str]) -> str:
@@ -177,9 +194,14 @@ def _run_id(home: Home, place: Tuple[str, str]) -> str:
 def _newest_first(home: Home, ids: Optional[Set[str]]) -> List[Tuple[str, str]]:
     places = []
     for run in home.run_names():
-        for job_id in home.job_ids(run):
+        try:
+            job_ids = home.job_ids(run)
+        except Refused:
+            # The folder of one run hides no other; it stands for what may lie in it, first of all.
+            job_ids = ("",)
+        for job_id in job_ids:
             if ids is None or job_id in ids:
-                places.append((_made_at(home, run, job_id), run, job_id))
+                places.append((_made_at(home, run, job_id) if job_id else time.time_ns(), run, job_id))
     return [(run, job_id) for _, run, job_id in sorted(places, reverse=True)]
 
 

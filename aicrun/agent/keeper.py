@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import traceback
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 from aicrun.agent import (
     card_hold,
@@ -162,7 +162,7 @@ class Keeper:
             attempts=made.number,
             at=time.time(),
             exits=tuple(made.exits),
-            upload=self._uploaded(),
+            upload=self._uploaded() or self._not_uploaded(made.exits),
             stop=self._wishes.any_stop(),
             lost=reason or ("never_started" if self._never_started and not made.is_due else ""),
             detail=lost or self._never_started,
@@ -306,6 +306,15 @@ class Keeper:
             return read_record(os.path.join(self._record_dir, names.UPLOAD_RESULT), UploadResult)
         except Unreadable:
             return None
+
+    def _not_uploaded(self, exits: List[StepExit]) -> Optional[UploadResult]:
+        """What to say of an upload that left no result; None when there was none, or a stop ended it."""
+        last = exits[-1] if exits else None
+        if last is None or last.step != "upload" or last.stop_sent or self._request.upload is None:
+            return None
+        how = "code %s" % last.code if last.code is not None else "signal %s" % last.signal
+        words = last.spawn_error or "it ended with %s and left no result; its log may tell why" % how
+        return UploadResult(self._request.upload.destination, False, error=words, at=last.ended_at)
 
     def _tell_upload(self) -> None:
         result = self._uploaded()

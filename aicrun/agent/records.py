@@ -19,6 +19,9 @@ from aicrun.wire.launched import Launched
 T = TypeVar("T")
 
 RECORD_CAP_BYTES = 16 * 1024 * 1024
+ROOM = ".room"
+ROOM_BYTES = 4096
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Unreadable(Exception):
@@ -51,6 +54,24 @@ def place_once(path: str, record: Any) -> bool:
         return _linked(temporary, path)
     finally:
         os.unlink(temporary)
+
+
+def keep_room(path: str, size_bytes: int = ROOM_BYTES) -> None:
+    """Take the room on the disk that a record at `path` will need; raises `OSError` when it is not there."""
+    handle = os.open(path + ROOM, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.posix_fallocate(handle, 0, size_bytes)
+    finally:
+        os.close(handle)
+
+
+def give_room(path: str) -> bool:
+    """Free what `keep_room` took; False when it was free already."""
+    try:
+        os.unlink(path + ROOM)
+    except OSError:
+        return False
+    return True
 
 
 def read_record(path: str, kind: Type[T]) -> Optional[T]:
@@ -101,7 +122,7 @@ class Reserved:
         """Raises `OSError` when the room is not there; then nothing is left behind."""
         self.path = path
         self._size_bytes = size_bytes
-        self._temporary = "%s.room" % path
+        self._temporary = path + ROOM
         self._placed = False
         try:
             os.unlink(self._temporary)

@@ -16,6 +16,7 @@ from aicrun.agent.process import boot_identity
 from aicrun.agent.records import (
     NewerRecord,
     Unreadable,
+    keep_room,
     make_private,
     read_json,
     read_record,
@@ -125,19 +126,28 @@ def _known(home: Home, request: JobRequest, confirm: bool) -> Optional[Answer]:
     buried = decide.tombstone(home, request.job_id)
     if buried is not None:
         return _told("no", None, buried.reason)
-    run = home.run_of(request.job_id)
+    run = _run_of(home, request)
     if run is None:
         return None
     if run != request.run:
         raise Refused("invalid_request", "job %s belongs to the run %s" % (request.job_id, run), {"run": run})
     decision = decide.settle(home, run, request.job_id)
     if decision is None and confirm:
-        decision = decide.decide(home, run, request.job_id, decide.go(_by(request)))
+        decision = decide.begin(home, run, request.job_id, _by(request))
         launch.poke(home.job_dir(request.job_id))
     report = jobs.seen(home, run, request.job_id)
     if decision is not None and decision.decision == "no":
         return _told("no", report, decision.reason)
     return _told("ok", report, "")
+
+
+def _run_of(home: Home, request: JobRequest) -> Optional[str]:
+    try:
+        return home.run_of(request.job_id)
+    except Refused:
+        # Some run's folder cannot be read. The id was minted for this run: only its own folder must be sure.
+        listed(home.run_dir(request.run))
+        return None
 
 
 def _in_the_way(home: Home, request: JobRequest) -> Optional[JobReport]:
@@ -196,6 +206,7 @@ def _make(home: Home, request: JobRequest, secrets: vault.Secrets) -> None:
     record_dir = os.path.join(run_dir, _NEW + request.job_id)
     os.mkdir(record_dir, 0o700)
     write_record(os.path.join(record_dir, names.RECORD), _record(home, request))
+    keep_room(os.path.join(record_dir, names.DECISION))
     os.rename(record_dir, home.record_dir(request.run, request.job_id))
     sync_folder(run_dir)
     sync_folder(home.runs())
@@ -206,11 +217,19 @@ def _make(home: Home, request: JobRequest, secrets: vault.Secrets) -> None:
 def _clear_half_made(home: Home, job_id: str) -> None:
     """What a killed reserve left: names that only this lock's holder uses, and a folder without a record."""
     for folder in (home.jobs(), *(home.run_dir(run) for run in home.run_names())):
-        for name in listed(folder):
+        for name in _names_in(folder):
             if name.startswith(_NEW):
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
     if os.path.isdir(home.job_dir(job_id)) and not launch.keeper_lives(home.job_dir(job_id)):
         shutil.rmtree(home.job_dir(job_id))
+
+
+def _names_in(folder: str) -> List[str]:
+    try:
+        return listed(folder)
+    except Refused:
+        # Another run's, which is not the one that is made here.
+        return []
 
 
 def _record(home: Home, request: JobRequest) -> RunRecord:
@@ -255,7 +274,7 @@ def _launch(home: Home, request: JobRequest, confirm: bool) -> Optional[Decision
         if isinstance(error, OSError):
             raise Refused("start_failed", "no process could be started: %s" % error.strerror) from error
         raise
-    return decide.decide(home, request.run, request.job_id, decide.go(_by(request))) if confirm else None
+    return decide.begin(home, request.run, request.job_id, _by(request)) if confirm else None
 
 
 def _keeper_refused(job_dir: str) -> Optional[Refused]:

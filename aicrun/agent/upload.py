@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Tuple
 
 from aicrun.agent.home import open_home
 from aicrun.agent.outputs import Output, Outputs, outputs, printable
-from aicrun.agent.records import Unreadable, read_record, write_record
+from aicrun.agent.records import Unreadable, give_room, keep_room, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.targets import CannotUpload, Sent, Target, target
 from aicrun.wire import names
@@ -20,6 +20,7 @@ from aicrun.wire.jobs import JobRequest, Upload, UploadResult
 
 MANIFEST_SCHEMA = 1
 LISTED = 100
+RESULT_BYTES = 64 * 1024
 
 
 def main(job_folder: str) -> int:
@@ -32,9 +33,12 @@ def main(job_folder: str) -> int:
         if request is None or request.upload is None:
             _say("this job has no upload")
             return 1
-        record = home.record_dir(request.run, request.job_id)
+        path = os.path.join(home.record_dir(request.run, request.job_id), names.UPLOAD_RESULT)
+        # Now, for a disk that is full by then shall not lose what was uploaded.
+        keep_room(path, RESULT_BYTES)
         result = upload(request, request.upload, os.environ.get("HOME", "/"))
-        write_record(os.path.join(record, names.UPLOAD_RESULT), result)
+        give_room(path)
+        write_record(path, result)
     except (Refused, Unreadable) as error:
         _say(str(error))
         return 1

@@ -105,8 +105,9 @@ def jobs(session: Session, statuses: tuple[str, ...], limit: int) -> Listing:
         if item.answer is not None:
             reports, more = item.answer
             # Two entries of the inventory may be one host.
-            fresh = [report for report in reports if report.job_id not in seen]
-            seen.update({report.job_id: Found(item.machine.name, report) for report in fresh})
+            # A run whose folder cannot be read there has no job id.
+            fresh = [report for report in reports if (report.job_id or report.run) not in seen]
+            seen.update({report.job_id or report.run: Found(item.machine.name, report) for report in fresh})
             omitted += more if fresh or not reports else 0
     newest = sorted(seen.values(), key=lambda item: item.report.age_s)
     silent = tuple((item.machine.name, item.error.message) for item in heard if item.error is not None)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _SCHEMA = 1
+# A row is written in milliseconds; whoever holds the file for longer shall not make every command slow.
+_BUSY_S = 0.5
 _TABLE = """
 CREATE TABLE IF NOT EXISTS starts (
   job_id TEXT PRIMARY KEY, run TEXT NOT NULL, machine TEXT NOT NULL, step TEXT NOT NULL,
@@ -83,7 +85,7 @@ class Ledger:
             return self._once(statement, values)
         except sqlite3.OperationalError as error:
             # Locked for long, a full disk, a folder that cannot be written: the hosts still know everything.
-            return self._go_without(str(error))
+            return self._go_without(_words(error))
         except sqlite3.DatabaseError as error:
             damage = error
         except OSError as error:
@@ -104,7 +106,7 @@ class Ledger:
             _make_private(os.path.dirname(self.path))
             flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
             os.close(os.open(self.path, flags, 0o600))
-            base = sqlite3.connect(self.path, timeout=10, check_same_thread=False)
+            base = sqlite3.connect(self.path, timeout=_BUSY_S, check_same_thread=False)
             # Kept only when it proved to be a ledger: a damaged file raises here, on its first read.
             version = base.execute("PRAGMA user_version").fetchone()[0]
             if version > _SCHEMA:
@@ -130,6 +132,12 @@ class Ledger:
         self.remark = (
             f"the ledger could not be read ({error}) and was begun anew; no answer depends on it. Old: {aside}"
         )
+
+
+def _words(error: sqlite3.OperationalError) -> str:
+    if "locked" in str(error):
+        return f"busy: another process has held it for over {_BUSY_S} s"
+    return str(error)
 
 
 def _make_private(folder: str) -> None:

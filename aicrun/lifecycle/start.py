@@ -6,13 +6,14 @@ id again. It must not choose where a run goes.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aicrun.errors import AicrunError, HostRefused, HostUnreachable, Way
+from aicrun.errors import AicrunError, HostRefused, HostUnreachable, PlanRefused, Way
 from aicrun.hosts.backend import Backend, Reserved
 from aicrun.lifecycle.events import StepBegan, StepDone, Tell
 from aicrun.lifecycle.patience import Patience
@@ -230,10 +231,16 @@ def _touch(wanted: Start, request: JobRequest) -> None:
 
 
 def _confirmed(wanted: Start, request: JobRequest) -> bool:
-    if wanted.before_confirm is not None:
-        wanted.before_confirm(lambda: _touch(wanted, request))
-    wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "confirming")
-    decision, _ = _ask(wanted, request, lambda backend: backend.confirm(request.job_id))
+    try:
+        if wanted.before_confirm is not None:
+            wanted.before_confirm(lambda: _touch(wanted, request))
+        wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "confirming")
+        decision, _ = _ask(wanted, request, lambda backend: backend.confirm(request.job_id))
+    except (PlanRefused, HostRefused) as refusal:
+        # What is refused must not stay reserved for a minute; a machine that is silent is not asked once more.
+        with contextlib.suppress(AicrunError):
+            _withdraw(wanted, wanted.machine, request.job_id, f"refused: {refusal.code}")
+        raise
     return decision == "go"
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from agent_rig import Refusal, Rig, lives
+from agent_rig import Refusal, Rig, lives, state_of
 from odd_disk.disk import OddDisk, can_be_built
 from support import until
 
 from aicrun.wire import names
+from aicrun.wire.codec import to_json
+from aicrun.wire.jobs import Upload
 from aicrun.wire.status import Status, status_of
 
 WAITS = "while [ ! -e go ]; do sleep 0.05; done; exit 7"
@@ -36,6 +40,17 @@ def use_up(folder: Path) -> list[Path]:
             path.touch()
             made.append(path)
     return made
+
+
+def fill(folder: Path) -> Path:
+    """Use all the room that is left; the file that takes it."""
+    path = folder / "filler"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            os.write(handle, b"x" * 4096)
+    os.close(handle)
+    return path
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO])
@@ -68,11 +83,7 @@ def test_a_disk_that_is_full_at_the_end_has_room_for_the_end(rig: Rig, small_dis
     job = rig.start("end-run", WAITS)
     rig.running(job)
     until(lambda: rig.standing(job).phase == "training")
-    filler = os.open(small_disk / "filler", os.O_WRONLY | os.O_CREAT, 0o600)
-    with pytest.raises(OSError, match="No space"):
-        while True:
-            os.write(filler, b"x" * 4096)
-    os.close(filler)
+    fill(small_disk)
     (rig.home / "work/end-run/go").touch()
     standing = status_of(rig.ended(job, 40))
     assert (standing.status, standing.code) == (Status.FAILED, 7)
@@ -125,3 +136,64 @@ def test_without_an_inode_a_start_is_refused_and_a_run_still_ends(rig: Rig, few_
     for filler in fillers:
         filler.unlink()
     assert status_of(rig.ended(rig.start("no-inode", "exit 8"))).code == 8
+
+
+def test_a_reservation_that_a_full_disk_refuses_to_start_is_a_reservation_no_more(rig: Rig, small_disk: Path) -> None:
+    rig.ended(rig.start("again-run", "exit 3"))
+    named = (rig.report("again-run").job_id,)
+    request = rig.request("again-run", "exit 4", named=named)
+    rig.call("reserve", request=to_json(request), confirm=False)
+    keeper = rig.keeper(request.job_id)
+    filler = fill(small_disk)
+    with pytest.raises(Refusal, match="No space"):
+        rig.call("confirm", job_id=request.job_id, by="ana@laptop")
+    until(lambda: not lives(keeper))
+    assert rig.standing(request.job_id).status is Status.REJECTED
+    filler.unlink()
+    again = rig.start("again-run", "exit 4", named=named)
+    assert status_of(rig.ended(again)).code == 4
+
+
+def test_a_start_that_a_full_disk_refuses_at_its_last_step_leaves_nothing_reserved(rig: Rig, small_disk: Path) -> None:
+    rig.call("jobs")
+    request = rig.request("last-run", "touch ran")
+    with rig.link(AICRUN_TEST_HOOK="reserve.ready:pause") as link, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(link.call, "reserve", request=to_json(request), confirm=True)
+        until(lambda: state_of(link.process.pid) == "T")
+        filler = fill(small_disk)
+        os.kill(link.process.pid, signal.SIGCONT)
+        with pytest.raises(Refusal, match="No space"):
+            asked.result()
+    until(lambda: not lives(rig.keeper(request.job_id)))
+    filler.unlink()
+    assert rig.standing(request.job_id).status is Status.REJECTED
+    assert rig.call("look", run="last-run") == {"reports": [], "unreadable": []}
+    assert status_of(rig.ended(rig.start("last-run", "exit 5"))).code == 5
+    assert not (rig.home / "work/last-run/ran").exists()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_upload_on_a_full_disk_tells_why_it_failed_and_can_be_done_again(
+    rig: Rig, small_disk: Path, kept: bool
+) -> None:
+    checkpoints, target = rig.home / "work/up-run/checkpoints", rig.home / "target"
+    checkpoints.mkdir(parents=True)
+    if kept:
+        (checkpoints / "model.bin").write_text("weights")
+    upload = Upload(to=f"file:{target}", scheme="file", destination=str(target))
+    wait = "while [ ! -e go ]; do sleep 0.05; done"
+    job = rig.start("up-run", wait, checkpoints=str(checkpoints), upload=upload)
+    rig.running(job)
+    until(lambda: rig.standing(job).phase == "training")
+    filler = fill(small_disk)
+    (rig.home / "work/up-run/go").touch()
+    standing = status_of(rig.ended(job, 40))
+    assert (standing.status, standing.reason) == (Status.FAILED, "upload_failed")
+    assert "No space left on device" in standing.why
+    until(lambda: not lives(rig.keeper(job)))
+    filler.unlink()
+    rig.call("upload", job_id=job, by="ana@laptop")
+    until(lambda: not lives(rig.keeper(job)))
+    standing = rig.standing(job)
+    assert standing.status is (Status.SUCCEEDED if kept else Status.FAILED)
+    assert kept or "nothing to upload" in standing.why

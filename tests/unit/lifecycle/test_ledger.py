@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,25 @@ def test_it_knows_whether_the_client_that_wrote_a_row_still_lives(tmp_path: Path
     ledger.note("e" * 16, "sft-run", "lab", "reserving")
     lives = {start.job_id[0]: start.client_lives for start in ledger.starts("sft-run")}
     assert lives == {"d": False, "e": True}
+
+
+def test_a_ledger_that_somebody_holds_makes_no_command_slow_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    first = Ledger(str(path))
+    first.note("a" * 16, "sft-run", "lab", "started")
+    first.close()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    ledger = Ledger(str(path))
+    began = time.monotonic()
+    ledger.note("b" * 16, "sft-run", "lab", "reserving")
+    ledger.note("b" * 16, "sft-run", "lab", "started")
+    assert ledger.starts("sft-run") == ()
+    assert time.monotonic() - began < 0.9
+    assert "busy: another process has held it" in ledger.remark
+    holder.rollback()
+    holder.close()
+    ledger.close()
+    after = Ledger(str(path))
+    assert [one.job_id for one in after.starts("sft-run")] == ["a" * 16]
+    after.close()
