@@ -24,7 +24,7 @@ from aicrun.wire.launched import Launched
 
 READY_S = 25.0
 # From systemd's word that a unit runs until its program takes the order; later it finds none and leaves.
-TAKEN_S = 10.0
+TAKEN_S = 10
 _TICK_S = 0.005
 _TOLD = "AICRUN_LAUNCH"
 
@@ -84,6 +84,7 @@ def take_order(job_dir: str) -> int:
     taken = os.path.join(job_dir, "%s.%d" % (names.ORDER, os.getpid()))
     try:
         os.rename(os.path.join(job_dir, names.ORDER), taken)
+        hooks.reached("unit.taken")
         order = read_json(taken)
         role, env = str(order["role"]), {str(name): str(value) for name, value in order["env"].items()}
     except FileNotFoundError:
@@ -137,11 +138,12 @@ def _in_unit(tools: units.Tools, wanted: _Start) -> Launch:
 def _from_unit(job_dir: str, token: str, wrong: str) -> Launch:
     """Wait for the keeper of a unit that was asked for; `wrong` is what its tool said against it."""
     order = os.path.join(job_dir, names.ORDER)
-    deadline = time.monotonic() + (0.0 if wrong else TAKEN_S)
+    taken_s = hooks.number("TAKEN_S", TAKEN_S)
+    deadline = time.monotonic() + (0.0 if wrong else taken_s)
     while os.path.exists(order):
         # A tool that failed or hung may have reached systemd all the same: what is taken back here nobody takes later.
         if time.monotonic() >= deadline and _removed(order):
-            raise _NoUnit(wrong or "its unit did not come to run within %d s" % TAKEN_S)
+            raise _NoUnit(wrong or "its unit did not come to run within %d s" % taken_s)
         time.sleep(_TICK_S)
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:

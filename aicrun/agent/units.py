@@ -62,7 +62,7 @@ class Tools:
         self._env = {"PATH": self._path, "LC_ALL": "C", "XDG_RUNTIME_DIR": runtime_dir()}
         # A test finds again what its fake tools started; a login has no such names.
         self._env.update((name, value) for name, value in login.items() if name.startswith("AICRUN_TEST_"))
-        self._tool_s = tool_s
+        self._tool_s = min(tool_s, hooks.number("TOOL_S", TOOL_S))
         self._silent = ""
 
     def ask(self, *argv: str) -> Said:
