@@ -26,6 +26,7 @@ from aicrun.hosts.backend import LogSlice as LogSlice
 from aicrun.hosts.backend import Said as Said
 from aicrun.hosts.backend import ShortCommand as ShortCommand
 from aicrun.hosts.connect import connect
+from aicrun.hosts.ssh_names import aliases as aliases
 from aicrun.hosts.supply import supply_uv
 from aicrun.lifecycle import apply as _apply
 from aicrun.lifecycle import drain as _drain
@@ -44,6 +45,9 @@ from aicrun.lifecycle.events import Happening, Tell
 from aicrun.lifecycle.find import Found as Found
 from aicrun.lifecycle.find import Listing as Listing
 from aicrun.lifecycle.ledger import Ledger
+from aicrun.lifecycle.machines import Left as Left
+from aicrun.lifecycle.machines import left_on as left_on
+from aicrun.lifecycle.machines import tried as tried
 from aicrun.lifecycle.saved import Stale as Stale
 from aicrun.lifecycle.saved import check_moved
 from aicrun.lifecycle.saved import write as write_plan
@@ -60,6 +64,7 @@ from aicrun.plan.model import Sign as Sign
 from aicrun.plan.model import Wanted
 from aicrun.plan.saved import from_document, to_document
 from aicrun.spec.diagnostics import Diagnostic
+from aicrun.spec.folders import config_folder, state_folder
 from aicrun.spec.load import Loaded as Loaded
 from aicrun.spec.load import find_inventory, find_specs, load_inventory, load_run, local_inventory
 from aicrun.spec.model import Inventory, RunSpec
@@ -98,23 +103,14 @@ def open_session(
     Raises `DocumentInvalid` for an inventory with faults.
     """
     env = os.environ if env is None else env
-    home = env.get("HOME") or os.path.expanduser("~")
-    config = os.path.join(_base(env, "XDG_CONFIG_HOME", os.path.join(home, ".config")), "aicrun")
-    state = os.path.join(_base(env, "XDG_STATE_HOME", os.path.join(home, ".local/state")), "aicrun")
-    path = find_inventory(machines, env, os.path.abspath(folder), config)
+    path = find_inventory(machines, env, os.path.abspath(folder), config_folder(env))
     inventory: Inventory
     inventory, warnings = load_inventory(path) if path else (local_inventory(), ())
-    session = Session(inventory, connect, Ledger(os.path.join(state, "ledger.db")), _client())
+    session = Session(inventory, connect, Ledger(os.path.join(state_folder(env), "ledger.db")), _client())
     try:
         yield session, warnings
     finally:
         session.close()
-
-
-def _base(env: Mapping[str, str], name: str, otherwise: str) -> str:
-    """The folder that `name` says; a relative one is invalid and passed over (XDG base directory specification)."""
-    folder = env.get(name, "")
-    return folder if os.path.isabs(folder) else otherwise
 
 
 def _client() -> Client:
@@ -357,8 +353,10 @@ def forget(session: Session, found: Found) -> Found:
     return Found(found.machine, session.backend(found.machine).forget(found.report.job_id, session.by))
 
 
-def machines(session: Session) -> Fleet:
-    """Every machine of the inventory as it is now."""
+def machines(session: Session, only: str = "") -> Fleet:
+    """Every machine of the inventory as it is now, or one of them."""
+    if only:
+        session.inventory = replace(session.inventory, machines=(session.machine(only),))
     return _survey.survey(session, ())
 
 

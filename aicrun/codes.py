@@ -62,6 +62,9 @@ AIC-E016 stdout takes nothing more
 AIC-E017 the plan cannot be written
   The folder is missing, may not be written, or its disk is full. The plan was made, and nothing was changed.
   | aicrun plan run.yaml -o ~/plan.json
+AIC-E019 machines.yaml cannot be changed by a command
+  It is laid out in a way that a small change would not keep: a list in brackets, say. Nothing was written.
+  | aicrun explain machines
 AIC-E018 exec is for short steps
   A training started by hand has no lock on its card, no record and no end that anybody knows: it belongs into a run.
   What leaves something behind (nohup, a trailing &) does too.

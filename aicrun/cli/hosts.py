@@ -1,74 +1,17 @@
-"""Commands about machines: `machines` with `drain`, `notes`, `doctor`, `gc`."""
+"""Commands about one machine: `notes`, `doctor`, `gc`. The list of machines is in `machines.py`."""
 
 from __future__ import annotations
-
-import time
 
 import click
 
 from aicrun import api
 from aicrun.cli.options import agreed, with_json, with_machines, with_yes
 from aicrun.cli.screen import Screen
-from aicrun.cli.views.hosts import doctor_lines, drain_lines, gc_lines, notes_lines
-from aicrun.cli.views.tables import machines_lines
+from aicrun.cli.views.hosts import doctor_lines, gc_lines, notes_lines
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.spec.sizes import duration_s
 
 _WEEK = "7d"
-
-
-@click.group("machines", invoke_without_command=True, epilog="Example: aicrun machines --json")
-@with_machines
-@with_json
-@click.pass_context
-def machines_command(context: click.Context, machines: str) -> int:
-    """Show every machine and card as it is now; a command behind it changes one machine."""
-    if context.invoked_subcommand is not None:
-        # The inventory may be named before the command or behind it.
-        context.default_map = {context.invoked_subcommand: {"machines": machines}}
-        return Exit.DONE
-    screen: Screen = context.obj
-    began = time.monotonic()
-    with api.open_session(machines) as (session, _):
-        fleet = api.machines(session)
-    screen.out(machines_lines(screen, fleet, time.monotonic() - began))
-    if screen.json:
-        screen.document(
-            "machines", {"inventory": fleet.inventory_file, "machines": [_machine(view) for view in fleet.machines]}
-        )
-    silent = [view for view in fleet.machines if view.state in ("silent", "unsupported")]
-    return Exit.UNREACHABLE if silent and len(silent) == len(fleet.machines) else Exit.DONE
-
-
-@machines_command.command("drain", epilog='Example: aicrun machines drain gpu-box --why "new power supply"')
-@click.argument("machine", required=False)
-@click.option("--off", is_flag=True, help="Start runs there again.")
-@click.option("--why", metavar="TEXT", default="", help="Shown to whoever is kept waiting; one line.")
-@with_machines
-@with_json
-@click.pass_obj
-def drain_command(screen: Screen, machine: str | None, off: bool, why: str, machines: str) -> int:
-    """Start no new run on a machine; what runs goes on.
-
-    As root it is for every account of the machine, else for your own runs alone. A run with a card waits in line
-    there, one without is refused.
-    """
-    if off and why:
-        raise UsageError("AIC-E006", "--why says why a machine is drained; --off lifts that")
-    with api.open_session(machines) as (session, _):
-        name = machine_of(session, machine)
-        found = api.drain(session, name, not off, why)
-    screen.out(drain_lines(screen, name, found))
-    if screen.json:
-        mark = None if found.drain is None else api.as_json(found.drain)
-        counts = {"going": found.going, "waiting": found.waiting}
-        screen.document("drain", {"machine": name, "drained": mark is not None, "drain": mark, **counts})
-    return Exit.DONE
-
-
-def _machine(view: api.MachineView) -> dict[str, object]:
-    reading = api.as_json(view.reading) if view.reading is not None else None
-    return {"name": view.machine.name, "state": view.state, "why": view.why, "reading": reading}
 
 
 @click.command("notes", epilog='Example: aicrun notes here --add "Card 2 has a loud fan"')

@@ -36,7 +36,7 @@ COMMANDS = {
     "stop": ("verbs", "Stop a run with its whole process tree"),
     "upload": ("verbs", "Upload an ended run's checkpoints again"),
     "delete": ("verbs", "Remove an ended run's records and logs"),
-    "machines": ("hosts", "Every machine and card as it is now"),
+    "machines": ("machines", "Every machine and card as it is now"),
     "ssh": ("remote", "A shell where a run works, with its environment"),
     "exec": ("remote", "Run a short command on a machine"),
     "notes": ("hosts", "Read or add to a machine's notes"),

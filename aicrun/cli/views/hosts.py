@@ -102,3 +102,19 @@ def drain_lines(screen: Screen, machine: str, found: api.Drained) -> list[str]:
         shown.append("Runs of other accounts start as before: only root drains a machine for all.")
     shown.append("A restart of the machine may lift it; down: true in machines.yaml lasts.")
     return [*shown, "", *next_lines((Way("lift it", f"aicrun machines drain {machine} --off"),))]
+
+
+def left_lines(screen: Screen, machine: str, left: api.Left) -> list[str]:
+    """What lies on a machine, and the commands that would end or remove it; none of them is run."""
+    shown = [f"On {machine}:"]
+    shown += [f"  run {name(run)} has not ended" for run in left.running]
+    shown += [
+        cut(f"  {size(kib * 1024):>10}  {harmless(path)}", screen.width, screen.mark) for path, kib in left.folders
+    ]
+    if not left.running and not left.folders:
+        return [f"Nothing of aicrun is left on {machine}.", ""]
+    ways = [Way(f"end {run}", f"aicrun stop {run}") for run in left.running[:3]]
+    own = " ".join(path for path, _ in left.folders if "aic-jobs" not in path)
+    if own:
+        ways.append(Way("remove what is ours there", f"aicrun exec {machine} -- 'rm -rf {own}'"))
+    return [*shown, "", *next_lines(tuple(ways)), ""]

@@ -1,0 +1,224 @@
+"""The machines of the inventory: seen as they are now, and the commands that change the list or what one may start."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import click
+
+from aicrun import api
+from aicrun.cli.hosts import machine_of
+from aicrun.cli.options import agreed, with_json, with_machines, with_yes
+from aicrun.cli.screen import Screen
+from aicrun.cli.views.hosts import drain_lines, left_lines
+from aicrun.cli.views.tables import machines_lines
+from aicrun.cli.views.trouble import next_lines
+from aicrun.errors import Exit, UsageError, Way
+from aicrun.plan.words import counted
+from aicrun.spec.folders import config_folder
+from aicrun.spec.inventory import FILE, find_inventory, load_inventory
+from aicrun.spec.inventory_edit import quoted_text, with_down, with_machine, without
+from aicrun.spec.inventory_file import change
+from aicrun.spec.model import Machine, SshReach
+
+
+@click.group("machines", invoke_without_command=True, epilog="Example: aicrun machines --json")
+@with_machines
+@with_json
+@click.pass_context
+def machines_command(context: click.Context, machines: str) -> int:
+    """Show every machine and card as it is now; a command behind it changes one machine."""
+    if context.invoked_subcommand is not None:
+        # The inventory may be named before the command or behind it.
+        context.default_map = {context.invoked_subcommand: {"machines": machines}}
+        return Exit.DONE
+    return _shown(context.obj, machines, "")
+
+
+@machines_command.command("drain", epilog='Example: aicrun machines drain gpu-box --why "new power supply"')
+@click.argument("machine", required=False)
+@click.option("--off", is_flag=True, help="Start runs there again.")
+@click.option("--why", metavar="TEXT", default="", help="Shown to whoever is kept waiting; one line.")
+@with_machines
+@with_json
+@click.pass_obj
+def drain_command(screen: Screen, machine: str | None, off: bool, why: str, machines: str) -> int:
+    """Start no new run on a machine; what runs goes on.
+
+    As root it is for every account of the machine, else for your own runs alone. A run with a card waits in line
+    there, one without is refused.
+    """
+    if off and why:
+        raise UsageError("AIC-E006", "--why says why a machine is drained; --off lifts that")
+    with api.open_session(machines) as (session, _):
+        name = machine_of(session, machine)
+        found = api.drain(session, name, not off, why)
+    screen.out(drain_lines(screen, name, found))
+    if screen.json:
+        mark = None if found.drain is None else api.as_json(found.drain)
+        counts = {"going": found.going, "waiting": found.waiting}
+        screen.document("drain", {"machine": name, "drained": mark is not None, "drain": mark, **counts})
+    return Exit.DONE
+
+
+@machines_command.command("list", epilog="Example: aicrun machines list")
+@with_machines
+@with_json
+@click.pass_obj
+def list_command(screen: Screen, machines: str) -> int:
+    """Every machine and card as it is now; the same as `aicrun machines`."""
+    return _shown(screen, machines, "")
+
+
+@machines_command.command("check", epilog="Example: aicrun machines check lab")
+@click.argument("machine")
+@with_machines
+@with_json
+@click.pass_obj
+def check_command(screen: Screen, machine: str, machines: str) -> int:
+    """One machine: does it answer, what cards has it, who holds which."""
+    return _shown(screen, machines, machine)
+
+
+@machines_command.command("add", epilog="Example: aicrun machines add lab --ssh ana@10.0.0.7:2222")
+@click.argument("name", required=False)
+@click.option(
+    "--ssh", "target", metavar="TARGET", default="", help="An alias of your ssh configuration, or user@host:port."
+)
+@click.option("--data", metavar="DIR", default="", help="Its data volume; caches and environments go below it.")
+@click.option("--untried", is_flag=True, help="Write it down though it does not answer now.")
+@with_yes
+@with_machines
+@with_json
+@click.pass_obj
+def add_command(screen: Screen, /, name: str | None, machines: str, **wishes: object) -> int:
+    """Try a machine, show its cards, and write it into machines.yaml. Without a name: those that your ssh knows."""
+    path = _inventory(machines) or os.path.join(config_folder(os.environ), FILE)
+    known = _names_in(path)
+    if name is None:
+        return _offer(screen, known)
+    if name in known:
+        look = Way("look at it", f"aicrun machines check {name}")
+        raise UsageError("AIC-E019", f"{path} has a machine {name} already", ways=(look,))
+    target, data = str(wishes["target"]) or name, str(wishes["data"])
+    fields = {"name": name, "ssh": target} | ({"data": data} if data else {})
+    if not wishes["untried"]:
+        began = time.monotonic()
+        with api.open_session(machines) as (session, _):
+            fleet = api.tried(session, Machine(name, SshReach(target), data=data))
+        screen.out(machines_lines(screen, fleet, time.monotonic() - began))
+    if not agreed(screen, f"Write {name} into {path}?", bool(wishes["yes"])):
+        screen.err(["Nothing was written."])
+        return Exit.DONE
+    quoted = {key: quoted_text(value) for key, value in fields.items()}
+    inventory = change(path, lambda text, file: with_machine(text, file, quoted))
+    ways = next_lines((Way("plan with it", "aicrun plan run.yaml"),))
+    screen.out([f"{name} is in {path}: {counted(len(inventory.machines), 'machine')}.", *ways])
+    if screen.json:
+        screen.document("machines_add", {"machine": name, "file": path})
+    return Exit.DONE
+
+
+@machines_command.command("down", epilog="Example: aicrun machines down home")
+@click.argument("machine")
+@with_machines
+@with_json
+@click.pass_obj
+def down_command(screen: Screen, machine: str, machines: str) -> int:
+    """Write `down: true` for a machine: it is not asked and not waited for until `machines up`."""
+    return _set_down(screen, machine, machines, True)
+
+
+@machines_command.command("up", epilog="Example: aicrun machines up home")
+@click.argument("machine")
+@with_machines
+@with_json
+@click.pass_obj
+def up_command(screen: Screen, machine: str, machines: str) -> int:
+    """Take `down: true` away again."""
+    return _set_down(screen, machine, machines, False)
+
+
+@machines_command.command("remove", epilog="Example: aicrun machines remove attic --clean")
+@click.argument("machine")
+@click.option("--clean", is_flag=True, help="First list what lies on it and what still runs there.")
+@with_yes
+@with_machines
+@with_json
+@click.pass_obj
+def remove_command(screen: Screen, machine: str, clean: bool, yes: bool, machines: str) -> int:
+    """Take a machine out of machines.yaml. Nothing on it is touched and nothing is stopped."""
+    with api.open_session(machines) as (session, _):
+        path = _written(session.inventory.file)
+        session.machine(machine)
+        left = api.left_on(session, machine) if clean else None
+    if left is not None:
+        screen.out(left_lines(screen, machine, left))
+    if not agreed(screen, f"Take {machine} out of {path}?", yes):
+        screen.err(["Nothing was changed."])
+        return Exit.DONE
+    change(path, lambda text, file: without(text, file, machine))
+    screen.out([f"{machine} is no longer in {path}. Nothing on it was touched."])
+    if screen.json:
+        screen.document("machines_remove", {"machine": machine, "file": path, "left": api.as_json(left)})
+    return Exit.DONE
+
+
+def _set_down(screen: Screen, machine: str, machines: str, down: bool) -> int:
+    path = _written(_inventory(machines))
+    change(path, lambda text, file: with_down(text, file, machine, down))
+    words = "down: it is not asked and not waited for" if down else "up: it is asked again"
+    back = Way("take it back", f"aicrun machines {'up' if down else 'down'} {machine}")
+    screen.out([f"{machine} is {words} ({path}).", *next_lines((back,))])
+    if screen.json:
+        screen.document("machines_down", {"machine": machine, "file": path, "down": down})
+    return Exit.DONE
+
+
+def _offer(screen: Screen, known: tuple[str, ...]) -> int:
+    """The names of the user's ssh configuration that are in no inventory yet, each with the command that adds it."""
+    new = [name for name in api.aliases() if name not in known]
+    if screen.json:
+        screen.document("machines_offer", {"aliases": new})
+        return Exit.DONE
+    if not new:
+        ways = (Way("name one", "aicrun machines add lab --ssh ana@10.0.0.7:2222"),)
+        raise UsageError("AIC-E006", "your ssh configuration names no machine that is not in the list yet", ways=ways)
+    screen.out(["Your ssh knows these:", *(f"  aicrun machines add {name}" for name in new)])
+    return Exit.DONE
+
+
+def _inventory(machines: str) -> str:
+    return find_inventory(machines, os.environ, os.path.abspath("."), config_folder(os.environ))
+
+
+def _names_in(path: str) -> tuple[str, ...]:
+    if not os.path.exists(path):
+        return ()
+    return tuple(machine.name for machine in load_inventory(path)[0].machines)
+
+
+def _written(path: str) -> str:
+    if path:
+        return path
+    ways = (Way("begin one", "aicrun machines add lab"),)
+    raise UsageError("AIC-E019", "there is no machines.yaml: the only machine is this one", ways=ways)
+
+
+def _shown(screen: Screen, machines: str, only: str) -> int:
+    began = time.monotonic()
+    with api.open_session(machines) as (session, _):
+        fleet = api.machines(session, only)
+    screen.out(machines_lines(screen, fleet, time.monotonic() - began))
+    if screen.json:
+        screen.document(
+            "machines", {"inventory": fleet.inventory_file, "machines": [_machine(view) for view in fleet.machines]}
+        )
+    silent = [view for view in fleet.machines if view.state in ("silent", "unsupported")]
+    return Exit.UNREACHABLE if silent and len(silent) == len(fleet.machines) else Exit.DONE
+
+
+def _machine(view: api.MachineView) -> dict[str, object]:
+    reading = api.as_json(view.reading) if view.reading is not None else None
+    return {"name": view.machine.name, "state": view.state, "why": view.why, "reading": reading}

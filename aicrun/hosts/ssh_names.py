@@ -1,0 +1,36 @@
+"""The names that a user's ssh configuration gives to machines, to be offered. What they mean, only `ssh -G` says."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+from aicrun.hosts.ssh_route import configuration
+
+_DEPTH = 8
+_LINE = re.compile(r"^[ \t]*(host|include)(?:[ \t]+|[ \t]*=[ \t]*)(\S.*)$", re.IGNORECASE | re.MULTILINE)
+
+
+def aliases() -> tuple[str, ...]:
+    """Names of `Host` lines without a pattern, in the order they are met, each once; empty without a configuration."""
+    other = configuration()
+    return tuple(dict.fromkeys(_names(other[1] if other else "~/.ssh/config", _DEPTH)))
+
+
+def _names(path: str, depth: int) -> list[str]:
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as stream:
+            text = stream.read()
+    except OSError:
+        return []
+    found: list[str] = []
+    for word, rest in _LINE.findall(text):
+        for part in rest.replace('"', " ").split():
+            if word.lower() == "host":
+                found += [part] if not set(part) & set("*?!") else []
+            elif depth:
+                folder = os.path.dirname(os.path.expanduser(path))
+                for one in sorted(glob.glob(os.path.join(folder, os.path.expanduser(part)))):
+                    found += _names(one, depth - 1)
+    return found

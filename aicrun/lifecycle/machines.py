@@ -1,0 +1,49 @@
+"""Machines as such: tried before they are written down, and what lies on one before it is taken off the list."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from aicrun.hosts.backend import ShortCommand
+from aicrun.lifecycle.session import Session
+from aicrun.lifecycle.survey import survey
+from aicrun.plan.model import Fleet
+from aicrun.spec.model import Inventory, Machine
+from aicrun.wire.names import LIST_MOST
+from aicrun.wire.status import status_of
+
+_FOLDERS = ("~/.local/state/aicrun", "~/.local/share/aicrun", "~/aic-jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is on a machine: names of runs that have not ended there, and (folder, KiB) of what may be removed."""
+
+    running: tuple[str, ...]
+    folders: tuple[tuple[str, int], ...]
+
+
+def tried(session: Session, entry: Machine) -> Fleet:
+    """A machine of no inventory yet, as it is now; raises what keeps it from being reached, with its ways out."""
+    trial = Session(Inventory((entry,)), session.connect, session.ledger, session.client)
+    try:
+        trial.backend(entry.name).notes()
+        return survey(trial, ())
+    finally:
+        trial.drop(entry.name)
+
+
+def left_on(session: Session, name: str) -> Left:
+    """What lies on a machine; it looks and touches nothing."""
+    entry = session.machine(name)
+    backend = session.backend(name)
+    reports, _ = backend.jobs(limit=LIST_MOST)
+    running = tuple(sorted({report.run for report in reports if not status_of(report).status.terminal}))
+    places = [*_FOLDERS, f"{entry.data}/aicrun"] if entry.data else list(_FOLDERS)
+    # A tilde is the shell's; what a person wrote is one word, whatever it holds.
+    shown = " ".join(place if place.startswith("~/") else shlex.quote(place) for place in places)
+    command = f'for place in {shown}; do du -sk "$place" 2>/dev/null | cut -f1 | grep . || echo 0; done'
+    wanted = ShortCommand(command=command, shell="sh")  # noqa: S604  # a shell over there is meant
+    sizes = b"".join(part.out for part in backend.execute(wanted)).split()
+    return Left(running, tuple((place, int(kib)) for place, kib in zip(places, sizes, strict=False) if int(kib)))
