@@ -230,20 +230,25 @@ def _weight(found: Found) -> tuple[int, float]:
 
 
 def is_due(wanted: Wanted, found: Found) -> bool:
-    """Whether the spec's retry rule asks for another attempt of a job that nobody keeps any more, and has one left.
-
-    Nobody saw the attempt end, or it ended and the next one, which was due, was not made.
-    """
+    """Whether the spec's retry rule asks for another attempt of a job that nobody keeps any more, and has one left."""
     rule, job = wanted.spec.retry, found.job
     if rule is None or job.newer_schema or job.attempt > rule.most:
         return False
-    if found.standing.status is Status.UNKNOWN:
-        lost = found.standing.reason
-    elif found.standing.status is Status.FAILED and job.next_attempt is not None:
+    return lost_cause(job, found.standing) in rule.when
+
+
+def lost_cause(job: JobReport, standing: Standing) -> str:
+    """`reboot` or `unknown` for a job that was lost, as `retry.when` names it; empty for one that ended by itself.
+
+    Nobody saw the attempt end, or it ended and the next one, which was due, was not made.
+    """
+    if standing.status is Status.UNKNOWN:
+        lost = standing.reason
+    elif standing.status is Status.FAILED and job.next_attempt is not None:
         lost = job.next_attempt.not_made
     else:
-        return False
-    return ("reboot" if lost == "reboot" else "unknown" if lost in UNKNOWN_REASONS else "") in rule.when
+        return ""
+    return "reboot" if lost == "reboot" else "unknown" if lost in UNKNOWN_REASONS else ""
 
 
 def _is_said(options: Options) -> bool:

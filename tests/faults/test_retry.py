@@ -54,6 +54,9 @@ def test_it_is_tried_again_until_it_succeeds(rig: Rig) -> None:
         assert (answer["attempt"], data) == (number, b"attempt %d\n" % number)
         end = json.loads((rig.folder(job) / names.ATTEMPTS / str(number) / "command" / names.STEP_EXIT).read_text())
         assert (end["attempt"], end["code"]) == (number, 0 if number == 3 else 75)
+    # What outlives the sweep is the newest attempt's, with the one setup.
+    kept = json.loads((rig.record("again", job) / names.END).read_text())
+    assert [(end["step"], end["attempt"], end["code"]) for end in kept["exits"]] == [("setup", 1, 0), ("command", 3, 0)]
     # The setup is done once, and its log is still found.
     assert [path.name for path in sorted((rig.folder(job) / names.ATTEMPTS).glob("*/setup"))] == ["setup"]
     assert rig.ask("log", job_id=job, step="setup", offset=0)[0]["attempt"] == 1

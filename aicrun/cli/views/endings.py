@@ -15,11 +15,13 @@ from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
-from aicrun.plan.reconcile import not_uploaded
+from aicrun.plan.reconcile import lost_cause, not_uploaded
 from aicrun.plan.records import attempt_words
 from aicrun.plan.words import count, counted, cut, gib, harmless, name, ordinal, size, took
+from aicrun.spec.model import RETRY_WHEN
 
 _WHY_CELLS = 68
+
 _COLOURS = {
     api.Status.SUCCEEDED: "green",
     api.Status.FAILED: "red",
@@ -185,9 +187,11 @@ def ways_after(found: api.Found, spec_file: str) -> tuple[Way, ...]:
     again = Way("run it again", f"aicrun apply {spec} --again")
     if standing.status is api.Status.SUCCEEDED:
         return ()
-    # The same rule as the plan's, whose row for it uploads again.
+    # The same rules as the plan's, whose rows for these upload again, or make the attempt that is left.
     if not_uploaded(standing):
         return (Way("upload again, nothing is trained twice", f"aicrun apply {spec}"),)
+    if _has_attempt(found):
+        return (read_on, Way("make the next attempt", f"aicrun apply {spec}"))
     if standing.status is api.Status.UNKNOWN:
         forget = Way("as if it never was", f"aicrun apply {spec} --forget")
         return (Way("look first", f"aicrun logs {run} --tail 50"), Way("run it again", again.command), forget)
@@ -198,6 +202,14 @@ def ways_after(found: api.Found, spec_file: str) -> tuple[Way, ...]:
     if standing.step in ("setup", "preflight"):
         return (Way("read on", f"aicrun logs {run} --step {standing.step}"), again)
     return (read_on, again)
+
+
+def _has_attempt(found: api.Found) -> bool:
+    """Whether the next apply makes another attempt of a run that was lost, by the rule that its record holds."""
+    report = found.report
+    rule = report.supervision.get("retry")
+    named = rule.get("when", RETRY_WHEN) if isinstance(rule, dict) else ()
+    return report.attempt < report.attempts_most and lost_cause(report, found.standing) in named
 
 
 def going_lines(found: api.Found) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from job_reports import failed, lost, on_lab, pausing, report, stopped, stopped_in_the_pause, succeeded, upload_failed
 
 from aicrun.cli.screen import Screen, plain
-from aicrun.cli.views.endings import ending_lines, going_lines, left_lines
+from aicrun.cli.views.endings import ending_lines, going_lines, left_lines, ways_after
 from aicrun.cli.views.hosts import doctor_lines, drain_lines, gc_lines, notes_lines
 from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.cli.views.keeping import sweep_lines
@@ -97,6 +97,21 @@ def test_a_run_that_pauses_before_its_next_attempt_says_when_it_goes_on() -> Non
     table = list_lines(Screen(), Listing((pausing(), again), 0, ()), everything=False)
     inspected = inspect_lines(pausing())[:12]
     held("pausing", [*going_lines(pausing()), "", *table, "", *inspected])
+
+
+def test_a_lost_run_whose_rule_has_an_attempt_left_goes_on_by_a_plain_apply() -> None:
+    def ways(**changes: object) -> list[str]:
+        return [way.command for way in ways_after(Found("lab", replace(lost().report, **changes)), "run.yaml")]
+
+    rule = {"retry": {"max": "1", "when": ["reboot"]}}
+    assert ways(supervision=rule, attempts_most=2) == ["aicrun logs sft-run --tail 200", "aicrun apply run.yaml"]
+    assert ways(supervision={"retry": {"max": "1"}}, attempts_most=2)[-1] == "aicrun apply run.yaml"
+    for other in (
+        {"supervision": rule, "attempts_most": 2, "attempt": 2},
+        {"supervision": {"retry": {"max": "1", "when": ["unknown"]}}, "attempts_most": 2},
+        {"supervision": {}, "attempts_most": 2},
+    ):
+        assert "aicrun apply run.yaml --again" in ways(**other)
 
 
 def test_ctrl_c_says_how_to_come_back_and_how_to_stop() -> None:
