@@ -127,9 +127,7 @@ def send_signal(pid: int, ticks: int, number: int) -> bool:
     try:
         if start_ticks(pid) != ticks:
             return False
-        if handle >= 0:
-            _signal_pidfd(handle, number)
-        else:
+        if handle < 0 or not _signalled(handle, number):
             os.kill(pid, number)
     except ProcessLookupError:
         return False
@@ -142,10 +140,13 @@ def send_signal(pid: int, ticks: int, number: int) -> bool:
 def has_pidfd() -> bool:
     """True when this kernel and Python can signal through a process descriptor."""
     try:
-        os.close(_open_pidfd(os.getpid()))
+        handle = _open_pidfd(os.getpid())
     except OSError:
         return False
-    return True
+    try:
+        return _signalled(handle, 0)
+    finally:
+        os.close(handle)
 
 
 def become_subreaper() -> bool:
@@ -158,6 +159,17 @@ def _open_pidfd(pid: int) -> int:
     if hasattr(os, "pidfd_open"):
         return os.pidfd_open(pid)
     return _syscall(_SYS_PIDFD_OPEN, pid, 0)
+
+
+def _signalled(handle: int, number: int) -> bool:
+    """False when the call is refused, by the kernel or by a sandbox that allows `kill`: then that one tells which."""
+    try:
+        _signal_pidfd(handle, number)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 def _signal_pidfd(handle: int, number: int) -> None:
