@@ -101,7 +101,7 @@ class Ending:
     def sweep(self, tend: Callable[[], None]) -> None:
         """End what the step left behind: TERM, grace, KILL, until two looks in a row find nobody."""
         members = self._members() or self._members()
-        if not members and self._quiet():
+        if not members and self._near().nobody():
             return
         family.signal_all(members, signal.SIGTERM)
         if self._kill_at is None:
@@ -110,9 +110,9 @@ class Ending:
         while empty < 2:
             tend()
             members = self._members()
-            empty = empty + 1 if not members and self._quiet() else 0
+            empty = empty + 1 if not members and self._near().nobody() else 0
             if not empty and time.monotonic() >= self._kill_at:
-                self._end(members)
+                family.kill_all(members, self._near())
                 self._tell_stuck(members)
             children.wait(self._busy_tick_s())
         note(self._tree.job_dir, "leftovers_killed", detail=self._tree.step)
@@ -126,19 +126,14 @@ class Ending:
 
     def _kill(self) -> None:
         members = self._members()
-        if self._end(members) and not self.kill_sent:
+        if family.kill_all(members, self._near()) and not self.kill_sent:
             self.kill_sent = True
             note(self._tree.job_dir, "kill_sent", detail=self._tree.step)
         self._tell_stuck(members)
 
-    def _end(self, members: List[Proc]) -> int:
-        return family.kill_all(members, self._groups(), frozenset((self._spared(),)))
-
-    def _quiet(self) -> bool:
-        return family.quiet(self._groups(), frozenset((self._spared(),)))
-
-    def _groups(self) -> Tuple[str, ...]:
-        return (self._tree.group,) if self._tree.group else ()
+    def _near(self) -> family.Near:
+        groups = (self._tree.group,) if self._tree.group else ()
+        return family.Near(groups, frozenset((self._spared(),)))
 
     def _tell_stuck(self, members: List[Proc]) -> None:
         """Once KILL was in vain for long: name who is left, durably, so that a stop can be told to have failed."""

@@ -20,6 +20,7 @@ from aicrun.wire.jobs import StepStart
 KEEPER_MARK = "AICRUN_KEEPER=1"
 KEEPER_ROLES = ("keeper", "again")
 CHASE_S = 0.1
+NEWEST = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,11 @@ class Orphans:
         """The living members, by pid; none on another boot than the recorded one."""
         processes = table()
         # Without any start record, its folder is gone: what carries the mark now was started on this boot.
-        found: Set[int] = _marked(self.job_id, processes) if not self.starts or self._same_boot() else set()
+        found: Set[int] = set()
+        if not self.starts or self._same_boot():
+            # Once more among the newest: what lives for a moment only was not there or is gone by now.
+            processes.update((proc.pid, proc) for proc in _newest_marked(self.job_id))
+            found = _marked(self.job_id, processes)
         for start in self.starts:
             if not main_lives(start):
                 continue
@@ -72,6 +77,10 @@ class Orphans:
             if on_this_boot(start):
                 found += cgroups.recorded(cgroups.name(self.job_id, start.attempt), start.cgroup)
         return tuple(found)
+
+    def near(self) -> "Near":
+        """Where those who come and go are found."""
+        return Near(self.groups(), job_id=self.job_id)
 
     def _same_boot(self) -> bool:
         return any(on_this_boot(start) for start in self.starts)
@@ -159,40 +168,60 @@ def signal_all(members: Iterable[Proc], number: int) -> int:
     return hit
 
 
-def kill_all(members: Iterable[Proc], groups: Tuple[str, ...] = (), spared: FrozenSet[int] = frozenset()) -> int:
+@dataclasses.dataclass(frozen=True)
+class Near:
+    """Where members of a job can be found without reading the whole process table: it is read too slowly for some.
+
+    Among our own children but the `spared` (orphans that we adopted), in control `groups`, and among the newest
+    processes of the host those that carry the mark of `job_id` (empty: not looked for).
+    """
+
+    groups: Tuple[str, ...] = ()
+    spared: FrozenSet[int] = frozenset()
+    job_id: str = ""
+
+    def members(self) -> List[Proc]:
+        """Those that are there at this moment."""
+        found = [proc for proc in _own_children() if proc.pid not in self.spared]
+        for group in self.groups:
+            found += [proc for proc in map(look, cgroups.pids(group)) if proc is not None and _is_in(proc.pid, group)]
+        found += _newest_marked(self.job_id) if self.job_id else []
+        return [proc for proc in found if proc.lives and not carries(proc.pid, KEEPER_MARK)]
+
+    def nobody(self) -> bool:
+        """True when three looks find nobody; where processes come and go, one slow look may miss them all."""
+        return not any(self.members() for _ in range(3))
+
+
+def kill_all(members: Iterable[Proc], near: Near) -> int:
     """SIGKILL to each member, then to whoever these have just forked; how many members were there to receive it.
 
-    Control `groups` are killed at once where the kernel can and nobody else is in them. Takes `CHASE_S` at most.
+    Control groups are killed at once where the kernel can and nobody else is in them. Takes `CHASE_S` at most.
     """
     listed, at_once = list(members), False
-    for group in groups:
+    for group in near.groups:
         if not any(carries(pid, KEEPER_MARK) for pid in cgroups.pids(group)):
             at_once = cgroups.kill(group) or at_once
     hit = signal_all(listed, signal.SIGKILL)
-    if not at_once:
-        _chase(groups, spared)
+    until, empty = time.monotonic() + (0.0 if at_once else CHASE_S), 0
+    while empty < 3 and time.monotonic() < until:
+        found = near.members()
+        empty = 0 if found else empty + 1
+        signal_all(found, signal.SIGKILL)
     return len(listed) if at_once else hit
 
 
-def quiet(groups: Tuple[str, ...] = (), spared: FrozenSet[int] = frozenset()) -> bool:
-    """True when three quick looks find nobody; where processes come and go, one slow look may miss them all."""
-    return not any(_near(groups, spared) for _ in range(3))
-
-
-def _chase(groups: Tuple[str, ...], spared: FrozenSet[int]) -> None:
-    until, empty = time.monotonic() + CHASE_S, 0
-    while empty < 3 and time.monotonic() < until:
-        found = _near(groups, spared)
-        empty = 0 if found else empty + 1
-        signal_all(found, signal.SIGKILL)
-
-
-def _near(groups: Tuple[str, ...], spared: FrozenSet[int]) -> List[Proc]:
-    """Who can be found without reading the whole process table: our own orphans, and what is in the groups."""
-    found = [proc for proc in _own_children() if proc.pid not in spared]
-    for group in groups:
-        found += [proc for proc in map(look, cgroups.pids(group)) if proc is not None and _is_in(proc.pid, group)]
-    return [proc for proc in found if proc.lives and not carries(proc.pid, KEEPER_MARK)]
+def _newest_marked(job_id: str) -> List[Proc]:
+    """Numbers are given out upwards and then from below again; the kernel tells the last one that it gave."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as stream:
+            last = int(stream.read().split()[4])
+    except (OSError, ValueError, IndexError):
+        return []
+    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    newest = sorted(pids, key=lambda pid: (pid > last, -pid))[:NEWEST]
+    mark = "%s=%s" % (names.JOB_ID, job_id)
+    return [proc for proc in map(look, newest) if proc is not None and carries(proc.pid, mark)]
 
 
 def _own_children() -> List[Proc]:

@@ -53,22 +53,23 @@ def _end_tree(job_dir: str, known: evidence.Known) -> bool:
             family.signal_group(start.pid, start.ticks, signal.SIGTERM)
     family.signal_all(orphans.members(), signal.SIGTERM)
     note(job_dir, "stop_sent", detail="by the agent, for the keeper is gone")
-    if _gone(orphans.members, lambda: began + _grace_s(job_dir)):
+    if _gone(orphans, lambda: began + _grace_s(job_dir)):
         return True
     note(job_dir, "kill_sent", detail="by the agent, for the keeper is gone")
     until = time.monotonic() + hooks.number("STUCK_S", STUCK_AFTER_S)
-    empty, members = 0, orphans.members()
+    empty, members, near = 0, orphans.members(), orphans.near()
     while empty < 2 and time.monotonic() < until:
-        family.kill_all(members, orphans.groups())
+        family.kill_all(members, near)
         children.wait(_TICK_S)
         members = orphans.members()
-        empty = empty + 1 if not members and family.quiet(orphans.groups()) else 0
+        empty = empty + 1 if not members and near.nobody() else 0
     _tell_stuck(job_dir, members)
     return not members
 
 
-def _gone(members: Callable[[], List[Proc]], deadline: Callable[[], float]) -> bool:
-    while members():
+def _gone(orphans: family.Orphans, deadline: Callable[[], float]) -> bool:
+    near = orphans.near()
+    while orphans.members() or not near.nobody():
         if time.monotonic() >= deadline():
             return False
         children.wait(_TICK_S)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from agent_rig import Rig
+from freezer import Freezer, can_freeze
 from support import until
 
 
@@ -57,3 +58,13 @@ def few_inodes(rig: Rig, tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["mkfs.ext4", "-q", "-F", "-N", "128", image], capture_output=True, check=False)
     with mounted(rig, "-o", "loop", str(image)) as state:
         yield state
+
+
+@pytest.fixture
+def freezer() -> Iterator[Freezer]:
+    """A group whose processes SIGKILL does not end while it is frozen."""
+    if not can_freeze():
+        pytest.skip("no freezer of version 1 that we may use")
+    group = Freezer()
+    yield group
+    group.close()

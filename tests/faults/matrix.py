@@ -55,6 +55,8 @@ UNKNOWN_ID = STOP + "test_an_unknown_id_is_not_found"
 RESERVED_STOPPED = STOP + "test_a_reservation_that_is_stopped_never_starts"
 GROUPS = "faults/test_groups.py::"
 STORM = GROUPS + "test_a_tree_that_forks_on_and_on_is_ended_whole"
+STORM_ALONE = GROUPS + "test_without_a_keeper_the_stopper_finds_what_hides"
+STUCK = GROUPS + "test_a_tree_that_cannot_be_ended_is_named_and_ends_when_it_can"
 OOM = GROUPS + "test_a_command_that_was_killed_for_memory_is_told_so"
 OOM_WORKER = GROUPS + "test_a_worker_that_was_killed_for_memory_is_a_suspicion_beside_the_code"
 OOM_OURS = GROUPS + "test_a_kill_of_ours_is_never_told_as_out_of_memory"
@@ -90,6 +92,7 @@ SAME_ID = ONCE + "test_the_same_id_has_the_same_answer"
 NOBODY_ASKS = ONCE + "test_nothing_starts_when_nobody_asks_again"
 TOO_MANY = ONCE + "test_too_many_jobs_are_refused_and_dead_ones_do_not_count"
 CARDS = "faults/test_cards_and_line.py::"
+STUCK_CARD = CARDS + "test_the_card_of_a_tree_that_cannot_be_ended_stays_held"
 RACE = CARDS + "test_24_starts_for_one_card_never_two_on_it"
 DEAD_WAITER = CARDS + "test_a_job_of_two_cards_is_not_passed_on_either_and_a_dead_waiter_is_skipped"
 LOCK_GONE = CARDS + "test_a_lock_file_taken_away_while_held_is_explained_and_gives_no_second_holder"
@@ -140,8 +143,8 @@ MATRIX: dict[str, Row] = {
     ),
     "F23": Row("a pid that came back as somebody else's", (RECYCLED, RECYCLED_KEEPER, CONTAINER_PIDS)),
     "F24": Row("the command ends, a child keeps output and card", (LEFTOVERS, CODE_AT_ONCE, WORKER)),
-    "F25": Row("a tree that escapes, ignores TERM and forks on", (WILD, WILD_ALONE, STORM)),
-    "F26": Row("a tree that cannot be ended", gap="a frozen cgroup"),
+    "F25": Row("a tree that escapes, ignores TERM and forks on", (WILD, WILD_ALONE, STORM, STORM_ALONE)),
+    "F26": Row("a tree that cannot be ended", (STUCK, STUCK_CARD)),
     "F27": Row("a stop at the very moment of a natural end", (NATURAL_END,), gap="more rounds, spread over the moment"),
     "F28": Row("stop twice, stop ended, waiting, unknown", (GRACE, FINISHED, RESERVED_STOPPED, WAITERS, UNKNOWN_ID)),
     "F29": Row("every kind of exit code", (CODES,)),
@@ -209,9 +212,9 @@ REGRESSIONS: dict[int, Row] = {
     32: Row("a restart of the parent killed all jobs", (DETACHED,)),
     33: Row("a restarted agent forgot its jobs", (DETACHED,), gap="asked by another build"),
     34: Row("SIGHUP reached a job that handles it", (DETACHED,)),
-    35: Row("a worker that cannot be killed", gap="a frozen cgroup"),
+    35: Row("a worker that cannot be killed", (STUCK, STUCK_CARD)),
     36: Row("the run over, the card still occupied", gap="the card drains before the lease goes"),
-    37: Row("a child in another session kept the card", (WILD,)),
+    37: Row("a child in another session kept the card", (WILD, STORM)),
     38: Row("orphans piled up", (LEFTOVERS,)),
     39: Row("new forks escaped the kill", (STORM,)),
     40: Row("only the shell was stopped", (GROUP,)),

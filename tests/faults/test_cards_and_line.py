@@ -19,6 +19,7 @@ import pytest
 from agent_rig import Refusal, Rig, lives
 from fake_nvml.driver import FakeDriver, can_be_built
 from fake_nvml.tool import Tool
+from freezer import Freezer
 from support import P38, until
 
 from aicrun.agent import leases, lock_folder, tickets
@@ -26,8 +27,8 @@ from aicrun.agent.card_users import can_be_known
 from aicrun.agent.lock_folder import Places
 from aicrun.wire import names
 from aicrun.wire.codec import to_json
-from aicrun.wire.jobs import InLine
-from aicrun.wire.status import Status
+from aicrun.wire.seen import InLine
+from aicrun.wire.status import Status, status_of
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 STARTS = 24
@@ -341,3 +342,19 @@ def test_a_stranger_keeps_a_card_also_where_only_nvidia_smi_tells_of_him(tmp_pat
         stranger.kill()
         stranger.wait()
         box.close()
+
+
+def test_the_card_of_a_tree_that_cannot_be_ended_stays_held(box: Box, freezer: Freezer) -> None:
+    box.rig.env["AICRUN_TEST_STUCK_S"] = "2"
+    job = box.start(("/bin/sleep", "100"))
+    pid = box.rig.running(job)
+    until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+    freezer.freeze(pid)
+    box.rig.call("stop", job_id=job, by="t", grace_s=0)
+    until(lambda: box.status(job) is Status.STOP_FAILED)
+    assert box.held()
+    with pytest.raises(Refusal, match="gpu_busy"):
+        box.start(queue_wait_s=0)
+    freezer.thaw()
+    assert status_of(box.rig.ended(job)).status is Status.STOPPED
+    until(lambda: not box.held())

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_rig import Rig
+from agent_rig import Rig, lives
+from freezer import Freezer
 from support import until
 
 from aicrun.wire.codec import to_json
@@ -20,7 +21,6 @@ from aicrun.wire.jobs import JobReport, StepExit
 from aicrun.wire.status import Status, status_of
 
 MEMORY = Path("/sys/fs/cgroup/memory")
-FREEZER = Path("/sys/fs/cgroup/freezer")
 UNIFIED = next(
     (path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()),
     None,
@@ -46,7 +46,9 @@ if os.fork() == 0:
     beat = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)
     if sys.argv[3] == "hidden":
         os.environ.clear()
-    while os.fork() == 0:
+    # However the test ends, this does.
+    end = time.monotonic() + 60
+    while time.monotonic() < end and os.fork() == 0:
         os.setsid()
         os.pwrite(beat, b"%20d" % time.monotonic_ns(), 0)
         time.sleep(float(sys.argv[2]))
@@ -86,6 +88,106 @@ def test_a_tree_that_forks_on_and_on_is_ended_whole(rig: Rig, kind: str, each_s:
     assert status_of(rig.ended(storm.job)).status is Status.STOPPED
     assert storm.is_over()
     until(lambda: not rig.groups(storm.job))
+
+
+def killed_keeper(rig: Rig, job: str) -> None:
+    os.kill(rig.keeper(job), signal.SIGKILL)
+    until(lambda: not rig.report(job).supervised)
+
+
+@pytest.mark.parametrize(("kind", "each_s"), [("0", 0.02), ("0", 0.0), ("1", 0.02), ("1", 0.0), ("-1", 0.02)])
+def test_without_a_keeper_the_stopper_finds_what_hides(rig: Rig, kind: str, each_s: float) -> None:
+    # With a group, what has emptied its environment and left its session is found; without one, what kept its mark.
+    rig.env["AICRUN_TEST_CGROUPS"] = kind
+    storm = Storm(rig, each_s, "hidden" if kind != "-1" else "")
+    killed_keeper(rig, storm.job)
+    rig.call("stop", job_id=storm.job, by="ana", grace_s=1)
+    standing = status_of(rig.ended(storm.job))
+    assert (standing.status, standing.reason) == (Status.UNKNOWN, "supervisor_lost")
+    assert storm.is_over()
+    until(lambda: not rig.groups(storm.job))
+
+
+def test_a_tree_that_hides_counts_as_living_while_its_group_does(rig: Rig) -> None:
+    storm = Storm(rig, 0.02, "hidden")
+    killed_keeper(rig, storm.job)
+    os.kill(rig.running(storm.job), signal.SIGKILL)
+    assert storm.goes_on()
+    assert rig.standing(storm.job).status is Status.IN_PROGRESS
+    assert rig.report(storm.job).supervised is False
+    rig.call("stop", job_id=storm.job, by="ana", grace_s=0)
+    assert status_of(rig.ended(storm.job)).status is Status.UNKNOWN
+
+
+def test_groups_of_a_killed_keeper_go_with_the_next_look_or_sweep(rig: Rig) -> None:
+    job = rig.start("left-run", ("/bin/sleep", "600"))
+    pid = rig.running(job)
+    groups = until(lambda: rig.groups(job))
+    killed_keeper(rig, job)
+    assert rig.call("gc", dry_run=True)["rows"] == []
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not lives(pid))
+    rows = rig.call("gc", dry_run=True)["rows"]
+    assert {(row["what"], row["path"]) for row in rows} == {("group", str(group)) for group in groups}
+    assert rig.groups(job) == groups
+    assert rig.call("gc")["rows"] == rows
+    assert rig.groups(job) == []
+    assert rig.standing(job).status is Status.UNKNOWN
+
+
+def test_a_run_started_inside_a_run_stands_in_no_group_of_it(rig: Rig) -> None:
+    outer = rig.request("outer-run", start_from_inside(rig, inner := rig.request("inner-run", ("/bin/sleep", "600"))))
+    rig.call("reserve", request=to_json(outer), confirm=True)
+    until(lambda: rig.step(inner.job_id).exists() and rig.running(inner.job_id))
+    for pid in (rig.running(inner.job_id), rig.keeper(inner.job_id)):
+        assert outer.job_id not in Path(f"/proc/{pid}/cgroup").read_text()
+    assert outer.job_id in Path(f"/proc/{rig.running(outer.job_id)}/cgroup").read_text()
+    rig.call("stop", job_id=outer.job_id, by="ana", grace_s=0)
+    rig.ended(outer.job_id)
+    assert rig.standing(inner.job_id).status is Status.IN_PROGRESS
+
+
+def start_from_inside(rig: Rig, inner: Any) -> tuple[str, ...]:
+    path = rig.home / "inner.py"
+    path.write_text(
+        f"""
+import json, subprocess, time
+agent = subprocess.Popen([{rig.python!r}, "-I", "-S", {str(rig.agent / "boot.py")!r}, "serve"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={rig.env!r})
+for body in ({{"call": "hello", "marker": "a" * 32, "protocol": [1, 1]}},
+             {{"call": "reserve", "request": {to_json(inner)!r}, "confirm": True}}):
+    raw = json.dumps(body).encode()
+    agent.stdin.write(b"%d 0\\n" % len(raw) + raw)
+    agent.stdin.flush()
+    agent.stdout.read(int(agent.stdout.readline().split()[1]))
+time.sleep(600)
+"""
+    )
+    return (sys.executable, "-I", str(path))
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["with its keeper", "without a keeper"])
+def test_a_tree_that_cannot_be_ended_is_named_and_ends_when_it_can(rig: Rig, freezer: Freezer, kept: bool) -> None:
+    rig.env["AICRUN_TEST_STUCK_S"] = "2"
+    job = rig.start("stuck-run", ("/bin/sleep", "600"))
+    pid = rig.running(job)
+    until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+    freezer.freeze(pid)
+    if not kept:
+        killed_keeper(rig, job)
+    began = time.monotonic()
+    rig.call("stop", job_id=job, by="ana", grace_s=0)
+    assert time.monotonic() - began < 5
+    until(lambda: rig.standing(job).status is Status.STOP_FAILED)
+    assert rig.report(job).leftover_pids == (pid,)
+    assert str(pid) in rig.standing(job).why
+    assert rig.standing(job) == rig.standing(job)
+    rig.call("stop", job_id=job, by="ana", grace_s=0)
+    freezer.thaw()
+    standing = status_of(rig.ended(job))
+    assert standing.status is (Status.STOPPED if kept else Status.UNKNOWN)
+    assert not lives(pid)
+    until(lambda: not rig.groups(job))
 
 
 @pytest.fixture

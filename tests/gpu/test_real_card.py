@@ -23,7 +23,7 @@ from support import until
 
 from aicrun.wire.codec import from_json, to_json
 from aicrun.wire.facts import Card, Cards
-from aicrun.wire.jobs import InLine
+from aicrun.wire.seen import InLine
 from aicrun.wire.status import Status
 
 pytestmark = pytest.mark.skipif(not listed()[0], reason=listed()[1] or "a driver without a card")
