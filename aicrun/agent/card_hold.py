@@ -170,19 +170,23 @@ class CardHold:
             time.sleep(FIRST_TICK_S)
 
     def pause(self, why: str) -> None:
-        """Free the cards for others and keep the place in line; `take` and `check` begin anew after `go_on`."""
-        lease, self._lease, self.env, self._checked_at = self._lease, None, {}, 0.0
+        """Free the cards for others and keep the place in line; `take` and `check` begin anew after `go_on`.
+
+        Raises `OSError` when the ticket's words cannot be written; then nothing was freed, and it may be called again.
+        """
+        self.env, self._checked_at = {}, 0.0
         if self._ticket is None:
             return
         # The words first, so that a ticket never says more than is held.
         self._ticket.say(line.PAUSES)
+        lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
             note(self._job_dir, "card_released")
         self._say(InLine(tuple(sorted(self._request.cards)), why=why))
 
     def go_on(self) -> None:
-        """The pause is over: stand in line again, at the old place and with the whole time to wait."""
+        """The pause is over: stand in line again, at the old place and with the whole time to wait; as `pause`."""
         self._since = time.monotonic()
         if self._ticket is not None:
             self._ticket.say(line.WAITING)

@@ -154,6 +154,9 @@ def test_counts_are_of_one_account_and_come_from_locks(
     held.pop().end()
     held += [tickets.take(folder, words(number)) for number in (4, 5, 6)]
     assert tickets.counts(tickets.read(folder), 0) == (1, 3)
+    # One that pauses before its next attempt holds nothing either.
+    held[1].say(line.PAUSES)
+    assert tickets.counts(tickets.read(folder), 0) == (1, 3)
     with pytest.raises(Refused, match="3 jobs of this account wait"):
         tickets.take(folder, words(7))
     for one in held:
@@ -246,7 +249,7 @@ def test_what_two_versions_must_agree_on_is_frozen(folder: LockFolder) -> None:
         "ticket": tickets.NAME % (12345678901234567, told_words.job_id),
         "words": tickets.NAME % (12345678901234567, told_words.job_id) + tickets.WORDS_SUFFIX,
         "drain": tickets.DRAIN % 1000,
-        "says": [line.WAITING, line.HOLDS],
+        "says": [line.WAITING, line.HOLDS, line.PAUSES],
         "words_of_a_ticket": {**raw, "since_s": 0.0},
     }
     frozen("locks_v1", value)

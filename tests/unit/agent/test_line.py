@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aicrun.agent.line import HOLDS, WAITING, Ticket, holder_of, in_order, may_try, waiting_for
+from aicrun.agent.line import HOLDS, PAUSES, WAITING, Ticket, holder_of, in_order, may_try, waiting_for
 
 CARDS = ("GPU-a", "GPU-b", "GPU-c")
 
@@ -31,6 +31,9 @@ TABLE = [
     ("the dead are skipped", [replace(waits(1, "a"), live=False), waits(2, "a")], 2, True, 1),
     ("a dead holder holds nothing", [replace(holds(1, "a"), live=False), waits(2, "a")], 2, True, 1),
     ("without words nobody is in the way", [replace(waits(1, "a"), says=""), waits(2, "a")], 2, True, 1),
+    ("who pauses is passed meanwhile", [replace(waits(1, "a"), says=PAUSES), waits(2, "a")], 2, True, 1),
+    ("after its pause it is before who came later", [waits(1, "a"), waits(2, "a")], 2, False, 2),
+    ("also before one who holds the card by then", [waits(1, "a"), holds(2, "a"), waits(3, "a")], 3, False, 2),
     ("own priority", [waits(1, "a"), waits(2, "a", priority=1)], 2, True, 1),
     ("the passed one waits", [waits(1, "a"), waits(2, "a", priority=1)], 1, False, 2),
     ("another's priority is nothing", [waits(1, "a"), waits(2, "a", uid=2, priority=9)], 2, False, 2),
