@@ -110,8 +110,10 @@ def _not_b(facts: Facts) -> str:
     if suspect(facts.version):
         return "systemd %d.%d may stop lingering services at your last logout" % facts.version
     if not facts.linger:
-        said = ": " + facts.linger_refused if facts.linger_refused else ""
-        return "lingering is off for %s%s" % (facts.account, said) if facts.linger is False else "lingering is unknown"
+        if facts.linger is None:
+            return "whether %s lingers could not be read" % facts.account
+        said = ": " + facts.linger_refused if facts.linger_refused else "; a start asks for it"
+        return "lingering is off for %s%s" % (facts.account, said)
     if not facts.user_manager:
         return "no user manager answers here"
     return ""
@@ -155,7 +157,7 @@ def _better(facts: Facts) -> str:
     """The command that makes a better mode possible, "" where none is known."""
     if facts.uid == 0 or suspect(facts.version) or facts.linger is not False:
         return ""
-    return "sudo loginctl enable-linger %s" % facts.account
+    return "%sloginctl enable-linger %s" % ("sudo " if facts.linger_refused else "", facts.account)
 
 
 def _end(facts: Facts) -> str:

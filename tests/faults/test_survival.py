@@ -203,7 +203,7 @@ def test_a_rule_that_kills_is_bad_news_of_the_doctor(host: Host) -> None:
     row = next(row for row in host.rig.call("doctor")["findings"] if row["topic"] == "survival")
     assert row["word"] == "bad"
     assert "KillUserProcesses=yes" in row["text"]
-    assert row["help"].startswith("sudo loginctl enable-linger ")
+    assert row["help"].startswith("loginctl enable-linger ")
 
 
 def test_looking_changes_nothing_and_without_systemd_costs_nothing(host: Host) -> None:

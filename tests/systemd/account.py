@@ -36,10 +36,13 @@ class Account(Rig):
             self._unpack()
             machine.run("root", f"chmod -R a+rX {AGENT}")
 
+    def remote(self, env: dict[str, str]) -> list[str]:
+        """The words that start the agent once one is logged in."""
+        words = [f"{key}={value}" for key, value in {**self.env, **env}.items()]
+        return ["env", *words, self.python, "-I", "-S", f"{AGENT}/boot.py", "serve"]
+
     def serving(self, env: dict[str, str]) -> list[str]:
-        words = [f"{key}={value}" for key, value in env.items()]
-        argv = ["env", *words, self.python, "-I", "-S", f"{AGENT}/boot.py", "serve"]
-        command = shlex.join(argv)
+        command = shlex.join(self.remote(env))
         return list(self.machine.ssh("root" if self.become else self.name, f"{self.become} {command}".lstrip()))
 
     def start_work(self, run: str, command: str = WORK, **fields: Any) -> str:
@@ -64,6 +67,10 @@ class Account(Rig):
         """The control group of a process of the machine, by the pid that the machine knows."""
         said = self.machine.run("root", f"cat /proc/{pid}/cgroup").stdout
         return said.rstrip("\n").rpartition("::")[2]
+
+    def environment(self, pid: int) -> list[str]:
+        """What that process of the machine was started with, `NAME=value` each."""
+        return self.machine.run("root", f"cat /proc/{pid}/environ").stdout.rstrip("\0").split("\0")
 
     def lives(self, pid: int) -> bool:
         """Whether that process of the machine lives."""

@@ -35,7 +35,7 @@ HOSTS = (
     ({"cgroup": SERVICE}, "B", "yes", "only root", ""),
     ({"linger": False}, "C", "yes", "lingering is off for ana", ""),
     ({"linger": False, "linger_refused": "Access denied"}, "C", "yes", "Access denied", ""),
-    ({"linger": None}, "C", "yes", "unknown", ""),
+    ({"linger": None}, "C", "yes", "could not be read", ""),
     ({"user_manager": False}, "C", "yes", "no user manager", ""),
     ({"version": (0, 0)}, "C", "yes", "version", ""),
     ({"version": (255, 4)}, "C", "yes", "systemd 255.4", ""),
