@@ -1,8 +1,8 @@
-"""Which test proves which row of the three lists of faults that supervision was designed against.
+"""Which test proves which row of the four lists of faults that supervision was designed against.
 
 `MATRIX`: the fault matrix of the supervision design; `REGRESSIONS`: what other tools got wrong, its part 3;
-`FIELD`: what people reported of the ends of their runs, area f of the field reports. Data only; `test_matrix.py` holds
-that no row is missing and that every named test exists.
+`FIELD` and `DETACHING`: what people reported of the ends of their runs, and of runs that were to outlive a login, areas
+f and c of the field reports. Data only; `test_matrix.py` holds that no row is missing and that every named test exists.
 """
 
 from __future__ import annotations
@@ -122,12 +122,33 @@ STATE_TABLE = "unit/agent/test_state.py::test_every_evidence_has_one_lawful_plac
 NOTHING_MADE_UP = "unit/agent/test_state.py::test_nothing_unknown_is_ever_called_a_success_or_a_failure"
 TWO_CALLERS = "integration/test_main_path.py::test_a_run_outlives_the_command_that_started_it"
 
-SYSTEMD = "needs a systemd of its own"
-OTHERS = "stands with another group of tests"
+# On machines with a systemd of their own; `make systemd` runs them.
+REAL = "systemd/test_survival.py::"
+SYSTEM_UNIT = REAL + "test_a_unit_of_the_system_outlives_logout_and_a_restart_of_sshd"
+USER_UNIT = REAL + "test_a_lingering_account_gets_a_unit_of_its_own_that_outlives_the_logout"
+SESSION = REAL + "test_without_the_right_to_linger_it_is_a_session_and_says_so"
+KILLING = REAL + "test_a_logout_that_kills_is_told_before_and_is_unknown_after"
+NO_MANAGER = REAL + "test_a_login_without_a_manager_is_seen_and_told"
+IN_SERVICE = REAL + "test_a_run_started_inside_a_service_is_told_what_ends_it"
+UNIT_ALONE = REAL + "test_a_keeper_killed_in_its_unit_leaves_the_run_alive"
+UNIT_KILLED = REAL + "test_a_unit_killed_whole_is_unknown_and_its_manager_is_asked"
+UNIT_SAYS = REAL + "test_a_unit_says_what_a_unit_of_ours_is"
+CALLS = REAL + "test_a_call_that_starts_a_run_returns"
+REBOOTS = "systemd/test_restarts.py::"
+REBOOT = REBOOTS + "test_a_reboot_asks_runs_to_end_and_is_told"
+REBOOT_SESSION = REBOOTS + "test_a_reboot_is_told_for_a_run_in_a_session_too"
+PLUG = REBOOTS + "test_a_pulled_plug_is_told"
+FAKE = "faults/test_survival.py::"
+TOOL_FAILS = FAKE + "test_a_tool_that_fails_costs_the_mode_and_not_the_run"
+TOOL_LIES = FAKE + "test_lingering_that_is_only_claimed_is_not_believed"
+LATE_UNIT = FAKE + "test_a_unit_that_comes_late_starts_nothing"
+MODES = "unit/agent/test_survival.py::test_the_mode_of_a_host"
+SUSPECT = "unit/agent/test_survival.py::test_the_releases_whose_lingering_is_not_trusted"
+MEMORY = "the machines of tests/systemd have no memory controller"
 
 MATRIX: dict[str, Row] = {
     **{f"F{number:02}": Row(f"keeper and pump killed after W{number - 1}", (EVERY_MOMENT,)) for number in range(1, 11)},
-    "F11": Row("the keeper alone killed while the run goes on", (ALONE,)),
+    "F11": Row("the keeper alone killed while the run goes on", (ALONE, UNIT_ALONE)),
     "F12": Row("the pump alone killed, twenty times, under heavy output", (PUMP_KILLED,)),
     "F13": Row("the pump stopped for a while, and for ever", (PUMP_STALLED,), gap="5 s and then resumed: no line lost"),
     "F14": Row("the keeper killed between the wait and the exit record", (EVERY_MOMENT,)),
@@ -137,7 +158,10 @@ MATRIX: dict[str, Row] = {
     "F18": Row("a full disk at start, in the middle, at the end", (FULL_START, FULL_LOG, ROOM_AGAIN, FULL_END)),
     "F19": Row("the disk turned read-only at the end", (REFUSED_END, READ_ONLY)),
     "F20": Row("no inode left, over quota, at start", (NO_INODE, REFUSED_START)),
-    "F21": Row("the host restarts with running, waiting and ended jobs", (RESTARTED, CONTAINER, CONTAINER_LINE)),
+    "F21": Row(
+        "the host restarts with running, waiting and ended jobs",
+        (RESTARTED, CONTAINER, CONTAINER_LINE, REBOOT, REBOOT_SESSION, PLUG),
+    ),
     "F22": Row(
         "the container restarts: same boot id, another pid namespace", (CONTAINER, CONTAINER_LINE, CONTAINER_PIDS)
     ),
@@ -156,7 +180,7 @@ MATRIX: dict[str, Row] = {
     "F35": Row("logs: too much, one endless line, binary, truncated, deleted", (CAP, BYTES, OWN_LOG)),
     "F36": Row("a follower over the cap, over the end, beyond the end", (CAP, FOLLOWER, BYTES)),
     "F37": Row("the client is cut off at any point of a start", (KILLED_AGENT, SAME_ID, NOBODY_ASKS)),
-    "F38": Row("logout in each launch mode", gap=SYSTEMD),
+    "F38": Row("logout in each launch mode", (SYSTEM_UNIT, USER_UNIT, SESSION, KILLING)),
     "F39": Row("the agent is pushed anew, its old folder removed, while a run goes on", gap="the whole of it"),
     "F40": Row("64 starts at once, 32 allowed, one card", (TOO_MANY, RACE), gap="64 at once"),
     "F41": Row("one, two, one card in line; a dead waiter; a stop", (DEAD_WAITER, WAITERS, BUILDING)),
@@ -172,7 +196,7 @@ MATRIX: dict[str, Row] = {
     ),
     "F44": Row("the clock a month back, a year ahead", (CLOCK_BACK,), gap="the sweep"),
     "F45": Row("the sweep races with readers and an ending keeper", gap="the whole of it"),
-    "F46": Row("systemd's tools hang or lie", gap=OTHERS),
+    "F46": Row("systemd's tools hang or lie", (TOOL_FAILS, TOOL_LIES, LATE_UNIT)),
     "F47": Row("no ctypes, Python 3.8, no cgroup, hidepid, seccomp", (OLD_PYTHON, *ODD_HOSTS)),
     "F48": Row("the keeper is stopped over the end", (FROZEN_KEEPER,)),
 }
@@ -196,18 +220,22 @@ REGRESSIONS: dict[int, Row] = {
     16: Row("the log deleted, the job hung", (OWN_LOG,)),
     17: Row("killed by SIGPIPE", (PUMP_KILLED,)),
     18: Row("tens of gigabytes of log", (CAP,)),
-    19: Row("the queue killed at logout", gap=SYSTEMD),
-    20: Row("linger, and killed all the same", gap=SYSTEMD),
-    21: Row("KillUserProcesses", gap=SYSTEMD),
-    22: Row("shared memory removed at logout", gap=SYSTEMD),
-    23: Row("the runtime folder wiped at logout", gap=SYSTEMD),
-    24: Row("linger not enabled although the tool said so", gap=OTHERS),
-    25: Row("no XDG_RUNTIME_DIR, no user bus", gap=OTHERS),
-    26: Row("one OOM kill ended the whole unit", gap=SYSTEMD),
-    27: Row("oomd killed more than it said", gap=SYSTEMD),
+    19: Row("the queue killed at logout", (USER_UNIT, SESSION)),
+    20: Row(
+        "linger, and killed all the same",
+        (SUSPECT,),
+        not_here="no machine with systemd 255 can be had here: the rule is data",
+    ),
+    21: Row("KillUserProcesses", (KILLING, MODES)),
+    22: Row("shared memory removed at logout", (USER_UNIT, SESSION)),
+    23: Row("the runtime folder wiped at logout", (USER_UNIT,)),
+    24: Row("linger not enabled although the tool said so", (TOOL_LIES,)),
+    25: Row("no XDG_RUNTIME_DIR, no user bus", (NO_MANAGER,)),
+    26: Row("one OOM kill ended the whole unit", (UNIT_SAYS,), not_here="a real one: " + MEMORY),
+    27: Row("oomd killed more than it said", (UNIT_KILLED,)),
     28: Row("a forced stop told as out of memory", (OOM_OURS,)),
     29: Row("our own memory counted against the job", gap="memory cgroup"),
-    30: Row("a unit inactive while its process ran", gap=SYSTEMD),
+    30: Row("a unit inactive while its process ran", (UNIT_ALONE,)),
     31: Row("the last process's status is nobody's", (LEFTOVERS,)),
     32: Row("a restart of the parent killed all jobs", (DETACHED,)),
     33: Row("a restarted agent forgot its jobs", (DETACHED,), gap="asked by another build"),
@@ -233,8 +261,8 @@ REGRESSIONS: dict[int, Row] = {
     51: Row("a UUID in the variable crashed a library", (DEVICE_0,)),
     52: Row("free memory is true until it is used", (RACE, WAITERS)),
     53: Row("dead workers counted as running", (TOO_MANY,)),
-    54: Row("daemon-reload took the card away", gap=SYSTEMD),
-    55: Row("a minimal PATH in user units", gap=SYSTEMD),
+    54: Row("daemon-reload took the card away", (UNIT_SAYS, UNIT_ALONE), not_here="with a real card"),
+    55: Row("a minimal PATH in user units", (USER_UNIT,)),
     56: Row("a tree of another account cannot be ended", gap="a setuid child"),
 }
 
@@ -250,4 +278,14 @@ FIELD: dict[str, Row] = {
     "F11": Row("the client was gone when it ended, and called it failed", (TWO_CALLERS, DETACHED)),
     "F12": Row("a stop told as a failure, a crash as a stop", (NATURAL_END, FINISHED), gap="a crash just before"),
     "F13": Row("a stop that killed strangers", (WILD, WILD_ALONE, RECYCLED)),
+}
+
+DETACHING: dict[str, Row] = {
+    "C01": Row("nohup, and a launcher that handles the hang-up itself", (DETACHED, SESSION)),
+    "C03": Row("a hardened host killed it after the logout", (KILLING, MODES)),
+    "C05": Row("no bus, no runtime folder", (NO_MANAGER, MODES)),
+    "C06": Row("a restart of the service that it was started from", (IN_SERVICE,)),
+    "C07": Row("the same for a runner of a CI, which called it done", (IN_SERVICE,)),
+    "C08": Row("a descriptor kept the channel open", (DETACHED, CALLS)),
+    "C09": Row("a call that starts a run never came back", (CALLS,)),
 }

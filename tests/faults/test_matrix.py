@@ -6,13 +6,14 @@ import ast
 from functools import lru_cache
 
 import pytest
-from faults.matrix import FIELD, MATRIX, REGRESSIONS, Row
+from faults.matrix import DETACHING, FIELD, MATRIX, REGRESSIONS, Row
 from support import REPOSITORY
 
 LISTS: dict[str, dict[str, Row]] = {
     "matrix": MATRIX,
     "regressions": {str(number): row for number, row in REGRESSIONS.items()},
     "field": FIELD,
+    "detaching": DETACHING,
 }
 ROWS = [(f"{name} {key}", row) for name, rows in LISTS.items() for key, row in rows.items()]
 
@@ -27,6 +28,7 @@ def test_no_row_is_missing() -> None:
     assert list(MATRIX) == [f"F{number:02}" for number in range(1, 49)]
     assert list(REGRESSIONS) == list(range(1, 57))
     assert list(FIELD) == ["F01", "F03", "F05", "F06", "F07", "F10", "F11", "F12", "F13"]
+    assert list(DETACHING) == ["C01", "C03", "C05", "C06", "C07", "C08", "C09"]
 
 
 def test_every_row_has_a_proof_a_reason_or_a_gap() -> None:
