@@ -29,7 +29,7 @@ slow:            ## what takes minutes or full sizes
 systemd:         ## on machines with a systemd of their own: needs root, mmdebstrap and systemd-nspawn
 	@tests/run --only -m systemd tests/systemd
 
-bench:           ## start-up beside plain click and click with rich; parsing beside SafeLoader and jsonschema
+bench:           ## start-up, parsing, a flood of output beside cat, what an idle job costs
 	@tests/run --bench
 
 golden:          ## write what is frozen and the screens anew; the difference is for the reviewer

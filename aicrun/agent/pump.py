@@ -26,9 +26,11 @@ BATCH_BYTES = 64 * 1024 * 1024
 BATCH_S = 0.1
 # So much of the window is whole at any moment, also while a chunk is read into it.
 WHOLE_BYTES = WINDOW_BYTES - CHUNK_BYTES
-LOOK_MS = 500
+# Nothing has to be looked at while nothing comes: the keeper looks for beats only while output waits.
+LOOK_MS = 60_000
 # After this long without output, what was kept back as the possible beginning of a secret is looked at again.
 QUIET_MS = 200
+_ENDED = select.POLLHUP | select.POLLERR
 _F_SETPIPE_SZ = 1031  # fcntl(2); the name came with Python 3.10
 _FIONREAD = 0x541B  # ioctl_tty(2)
 _MARK_BYTES = 16
@@ -172,17 +174,18 @@ def run(pipe: int, sink: Sink) -> int:
     """The whole life of a pump process, up to the end of the pipe or SIGTERM (then what waits is still copied)."""
     close_all_but({pipe, *sink.held})
     _null_streams()
-    ending = _end_on_term()
+    ending, woken = _end_on_term()
     pump = _Pump(pipe, LogWriter(sink.folder, sink.caps), sink.journal, sink.redactor)
     pump.take_up()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
+    poll.register(woken, select.POLLIN)
     while True:
         events = poll.poll(0 if ending else pump.patience_ms())
         sink.journal.beat()
         if pump.copy():
             continue
-        at_end = bool(ending) or any(event & (select.POLLHUP | select.POLLERR) for _, event in events)
+        at_end = bool(ending) or any(number == pipe and event & _ENDED for number, event in events)
         pump.settle(at_end)
         if at_end:
             break
@@ -339,10 +342,15 @@ def _null_streams() -> None:
     os.close(null)
 
 
-def _end_on_term() -> List[int]:
+def _end_on_term() -> Tuple[List[int], int]:
+    """(a list that is empty until the pump shall end, a descriptor that becomes readable then)."""
     seen: List[int] = []
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    # A handler alone would not end a poll: Python goes on with it.
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, _frame: seen.append(number))
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-    return seen
+    return seen, woken

@@ -23,7 +23,7 @@ from aicrun.wire.jobs import SCHEMA, JobRequest
 # Early samples tell short runs; later ones cost about a thousandth of a core on a host of hundreds of processes.
 FIRST_S = (0.3, 1.0, 2.0, 5.0, 10.0)
 EVERY_S = 15.0
-LOOK_S = 0.5
+LOOK_S = 1.0
 CAP_BYTES = 1024 * 1024
 MIB = 1024 * 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -170,7 +170,7 @@ def _sample(home: Home, request: JobRequest, kept: Launch) -> None:
             continue
         due = due[1:] or [passed + hooks.number("SAMPLE_S", int(EVERY_S))]
         # The pump and this very process stand below the keeper too, and are none of the job's.
-        tree = process.below([kept.pid], process.table(), lambda pid: process.carries(pid, KEEPER_MARK))
+        tree = process.descendants(kept.pid, lambda pid: process.carries(pid, KEEPER_MARK))
         sample, on_others, model = measured(request, frozenset(tree), passed)
         series.add(sample)
         peaks.add(sample)

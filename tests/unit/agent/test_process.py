@@ -48,6 +48,31 @@ def test_a_process_is_its_pid_its_ticks_and_its_boot(sleeper: subprocess.Popen[b
     assert not process.alive(sleeper.pid, ticks(sleeper.pid), container)
 
 
+def test_the_tree_below_a_process_also_from_a_thread_and_without_what_is_cut() -> None:
+    code = """import os, subprocess, sys, threading
+def more():
+    child = subprocess.Popen(["sleep", "600"])
+    grandchild = subprocess.Popen(["sh", "-c", "sleep 600 & wait"], env={"CUT": "1"})
+    print("ready", flush=True)
+    child.wait()
+threading.Thread(target=more).start()
+"""
+    root = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        assert root.stdout
+        root.stdout.readline()
+        until(lambda: len(below(root.pid)) == 3)
+        assert process.descendants(root.pid, lambda pid: False) == set(below(root.pid))
+        left = process.descendants(root.pid, lambda pid: process.carries(pid, "CUT=1"))
+        assert len(left) == 1
+        assert left < set(below(root.pid))
+        assert process.descendants(1 << 22, lambda pid: False) == set()
+    finally:
+        for pid in (*below(root.pid), root.pid):
+            os.kill(pid, signal.SIGKILL)
+        root.communicate()
+
+
 def test_a_recycled_pid_is_never_signalled(sleeper: subprocess.Popen[bytes]) -> None:
     assert not process.send_signal(sleeper.pid, ticks(sleeper.pid) + 1, signal.SIGKILL)
     assert not family.signal_group(sleeper.pid, ticks(sleeper.pid) + 1, signal.SIGKILL)
