@@ -24,6 +24,7 @@ MIB = 1024 * 1024
 # two of a program's steps: so many looks, in this time, for all such cards together. Others cost one look and no wait.
 LOOKS = 5
 LOOKS_WITHIN_S = 0.2
+MODULE = "an NVIDIA module with its card built in; nothing here tells that card's memory"
 NVIDIA_PCI = "0x10de"
 
 _CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from aicrun.agent import cards; cards.child(int(sys.argv[2]))"
@@ -114,6 +115,8 @@ def _no_nvml(pynvml: Any, error: Any) -> Cards:
     if isinstance(error, pynvml.NVMLError_LibraryNotFound):
         if os.path.exists("/proc/driver/nvidia/version"):
             return Cards("unknown", "library_missing", "the kernel has the driver, but libnvidia-ml.so.1 is not found")
+        if is_module():
+            return Cards("unknown", "unmeasured", MODULE)
         return Cards("none", "no_driver", _pci_words() or "no NVIDIA driver and no NVIDIA card")
     if isinstance(error, pynvml.NVMLError_DriverNotLoaded):
         words = _pci_words()
@@ -130,7 +133,18 @@ def _no_nvml(pynvml: Any, error: Any) -> Cards:
 def _without_pynvml() -> Cards:
     if os.path.exists("/proc/driver/nvidia/version") or _pci_words():
         return Cards("unknown", "no_pynvml", "the agent came without pynvml, so the cards cannot be asked")
+    if is_module():
+        return Cards("unknown", "unmeasured", MODULE)
     return Cards("none", "no_driver", "no NVIDIA driver and no NVIDIA card")
+
+
+def is_module(tree: str = "/proc/device-tree/compatible") -> bool:
+    """Whether this host is an embedded module (Jetson), whose card is no PCI device and may have no NVML."""
+    try:
+        with open(tree, "rb") as stream:
+            return b"nvidia,tegra" in stream.read(4096)
+    except OSError:
+        return False
 
 
 def _pci_words() -> str:

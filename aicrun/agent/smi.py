@@ -26,7 +26,6 @@ NEEDED = ("index", "uuid", "name")
 FIELDS = {
     "index": "index",
     "uuid": "uuid",
-    "name": "model",
     "pci.bus_id": "pci_bus_id",
     "memory.total": "vram_total_mib",
     "memory.free": "vram_free_mib",
@@ -40,6 +39,8 @@ FIELDS = {
     "mig.mode.current": "mig",
     "display_active": "display",
     "driver_version": "driver",
+    # Last, for it is the only one that may hold a comma of its own.
+    "name": "model",
 }
 APPS = "gpu_uuid,pid,used_memory"
 _MODES = {"default": "default", "exclusive_thread": "exclusive_thread", "prohibited": "prohibited"}
@@ -106,7 +107,7 @@ def read_cards(said: Said, fields: Tuple[str, ...]) -> Cards:
     """The answer to a question for `fields`, one line a card; pure."""
     if said.code is None:
         return Cards("unknown", "timeout", "nvidia-smi gave no answer within %.0f s" % FIRST_S, source=SOURCE)
-    lines = [[part.strip() for part in line.split(",")] for line in said.out.splitlines()]
+    lines = [[part.strip() for part in line.split(",", len(fields) - 1)] for line in said.out.splitlines()]
     rows = [parts for parts in lines if len(parts) > 1 and parts[0].isdigit()]
     told = [dict(zip(fields, row)) for row in rows if len(row) == len(fields)]
     complaint = _complaint(said)

@@ -4,6 +4,7 @@ It runs as `boot.py sampler JOBDIR`, may hang in a sick driver or be killed, and
 on without it, only its peaks stay unmeasured. It ends by itself when the command has ended or its keeper is gone.
 """
 
+import dataclasses
 import json
 import os
 import time
@@ -24,9 +25,46 @@ from aicrun.wire.jobs import SCHEMA, JobRequest
 FIRST_S = (0.3, 1.0, 2.0, 5.0, 10.0)
 EVERY_S = 15.0
 LOOK_S = 1.0
+# A command that has put nothing on its cards for so long may have fallen back to the processor without a word.
+UNUSED_S = 300
 CAP_BYTES = 1024 * 1024
 MIB = 1024 * 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """One sample and what is wrong with the cards: `strays` are pids on cards that the job does not hold.
+
+    `is_on_cards` None: nobody can tell. `model` is of its first card.
+    """
+
+    sample: Dict[str, Any]
+    strays: Tuple[int, ...] = ()
+    model: str = ""
+    is_on_cards: Optional[bool] = None
+
+
+class Warnings:
+    """What is told once in a job's history, and changes nothing about the run."""
+
+    def __init__(self, job_dir: str) -> None:
+        self._job_dir = job_dir
+        self._told: List[str] = []
+        self._was_on_cards = False
+
+    def look(self, found: Measured) -> None:
+        """Tell what this sample shows for the first time."""
+        self._was_on_cards = self._was_on_cards or found.is_on_cards is not False
+        if found.strays:
+            self._tell("pin_violated", "pid %s" % ", ".join(str(pid) for pid in found.strays[:8]))
+        if not self._was_on_cards and found.sample["t_s"] >= hooks.number("UNUSED_S", UNUSED_S):
+            self._tell("card_unused", "no process of it was seen on its cards in %.0f s" % found.sample["t_s"])
+
+    def _tell(self, event: str, detail: str) -> None:
+        if event not in self._told:
+            self._told.append(event)
+            note(self._job_dir, event, detail=detail)
 
 
 class Peaks:
@@ -160,8 +198,7 @@ def facts_of(job_dir: str) -> Dict[str, Any]:
 def _sample(home: Home, request: JobRequest, kept: Launch) -> None:
     job_dir = home.job_dir(request.job_id)
     series, peaks = Series(os.path.join(job_dir, names.TELEMETRY)), Peaks()
-    began, due = time.monotonic(), list(FIRST_S)
-    strays: List[int] = []
+    began, due, warnings = time.monotonic(), list(FIRST_S), Warnings(job_dir)
     attempt = _newest(job_dir)
     while _goes_on(home, request.job_id, attempt):
         passed = time.monotonic() - began
@@ -171,14 +208,13 @@ def _sample(home: Home, request: JobRequest, kept: Launch) -> None:
         due = due[1:] or [passed + hooks.number("SAMPLE_S", int(EVERY_S))]
         # The pump and this very process stand below the keeper too, and are none of the job's.
         tree = process.descendants(kept.pid, lambda pid: process.carries(pid, KEEPER_MARK))
-        sample, on_others, model = measured(request, frozenset(tree), passed)
-        series.add(sample)
-        peaks.add(sample)
-        summary = dict(peaks.facts(), schema=SCHEMA, last=sample, **({"card_model": model} if model else {}))
+        found = measured(request, frozenset(tree), passed)
+        series.add(found.sample)
+        peaks.add(found.sample)
+        model = {"card_model": found.model} if found.model else {}
+        summary = dict(peaks.facts(), schema=SCHEMA, last=found.sample, **model)
         replace_file(os.path.join(job_dir, names.TELEMETRY_PEAKS), json.dumps(summary).encode("ascii"))
-        if on_others and not strays:
-            strays = on_others
-            note(job_dir, "pin_violated", detail="pid %s" % ", ".join(str(pid) for pid in strays))
+        warnings.look(found)
 
 
 def _newest(job_dir: str) -> int:
@@ -190,25 +226,26 @@ def _goes_on(home: Home, job_id: str, attempt: int) -> bool:
     return not ended and launch.keeper_lives(home.job_dir(job_id))
 
 
-def measured(request: JobRequest, tree: FrozenSet[int], passed_s: float) -> Tuple[Dict[str, Any], List[int], str]:
-    """(one sample, pids of `tree` that sit on cards the job does not hold, the model of its cards)."""
+def measured(request: JobRequest, tree: FrozenSet[int], passed_s: float) -> Measured:
+    """What the processes `tree` of the job take, `passed_s` after its sampler began."""
     sample: Dict[str, Any] = {"t_s": round(passed_s, 1), "memory_mib": sum(_resident_bytes(pid) for pid in tree) // MIB}
     free = _free_bytes(request.checkpoints or request.workspace)
     if free is not None:
         sample["output_free_bytes"] = free
     if not request.cards:
-        return sample, [], ""
+        return Measured(sample)
     told = cards.asked()
     mine = [card for card in told.cards if card.uuid in request.cards]
     sample.update(_of_cards(mine, tree))
-    strays = [
-        one.pid
+    on = {
+        card.uuid: [one.pid for one in card.processes if one.kind == "compute" and one.pid in tree]
         for card in told.cards
-        if card.uuid not in request.cards and card.processes_listed
-        for one in card.processes
-        if one.kind == "compute" and one.pid in tree
-    ]
-    return sample, strays, mine[0].model if mine else ""
+        if card.processes_listed
+    }
+    strays = tuple(pid for uuid, pids in on.items() if uuid not in request.cards for pid in pids)
+    known = bool(mine) and all(card.uuid in on for card in mine)
+    is_on_cards = any(on[card.uuid] for card in mine) if known else None
+    return Measured(sample, strays, mine[0].model if mine else "", is_on_cards)
 
 
 def _of_cards(mine: List[Card], tree: FrozenSet[int]) -> Dict[str, Any]:

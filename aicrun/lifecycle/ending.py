@@ -41,6 +41,7 @@ def exit_of(standing: Standing) -> Exit:
 
 def ending(session: Session, found: Found) -> Ending:
     """The ending of a job, with the last lines of the log that tells most; no evidence when the log cannot be read."""
+    found = _with_history(session, found)
     standing = found.standing
     step = standing.step or next((item.step for item in reversed(found.report.steps) if item.log_bytes), "")
     if standing.status is Status.SUCCEEDED or not step:
@@ -52,6 +53,16 @@ def ending(session: Session, found: Found) -> Ending:
         return Ending(found, step)
     lines = tail.data.decode("utf-8", "replace").splitlines()
     return Ending(found, step, tuple(lines[-_EVIDENCE_LINES:]))
+
+
+def _with_history(session: Session, found: Found) -> Found:
+    """The same job with its events, which say what happened on its cards; without them when nobody answers now."""
+    if found.report.events or not found.report.cards:
+        return found
+    try:
+        return Found(found.machine, session.backend(found.machine).job(found.report.job_id))
+    except AicrunError:
+        return found
 
 
 def document_of(found: Found) -> dict[str, Any]:

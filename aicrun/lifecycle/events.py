@@ -44,3 +44,12 @@ class Remark:
 
 Happening = StepBegan | StepDone | LogBytes | Remark
 Tell = Callable[[Happening], None]
+
+# Events of a job's history that a person should know of, in words; their detail is text of the host.
+WARNINGS = {
+    "pin_violated": "a process of it computes on a card that the run does not hold",
+    "card_unused": "nothing of it was on its card: it may compute on the processor",
+    "card_unverified": "nobody could look who else is on its card",
+    "leftovers_killed": "it left processes behind, which were ended",
+    "notes_failed": "what was learned could not be written to the machine's notes",
+}

@@ -153,6 +153,8 @@ def _card_verdict(seat: Seat, against: tuple[Rejection, ...], unknown: str) -> V
     if not unknown and (card.vram_total_mib is None or free is None):
         why = card.unreadable.get("vram_free_mib") or card.unreadable.get("vram_total_mib") or ""
         unknown = "memory not readable" + (f": {words.harmless(why)}" if why else "")
+    if not unknown and not card.uuid:
+        unknown = "its UUID cannot be read, so that nobody could lock it"
     spare = None if rejections or unknown or free is None else free - seat.need_mib
     return Verdict(
         candidate,

@@ -110,6 +110,7 @@ EVENTS = (
     "notes_failed",
     "pin_violated",
     "card_unverified",
+    "card_unused",
 )
 
 

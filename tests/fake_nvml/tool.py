@@ -9,8 +9,8 @@ from pathlib import Path
 from aicrun.agent.smi import FIELDS
 
 ROW = (
-    "0, GPU-aaaa, NVIDIA RTX A6000, 00000000:41:00.0, 49140, 48539, 2, 599, 7, 33, 22.10, 8.6, Default, "
-    "Disabled, Disabled, 550.54.14"
+    "0, GPU-aaaa, 00000000:41:00.0, 49140, 48539, 2, 599, 7, 33, 22.10, 8.6, Default, "
+    "Disabled, Disabled, 550.54.14, NVIDIA RTX A6000"
 )
 # Answers as the real tool does: one card's row cut to the fields asked for, its processes, or its long form.
 TOOL = """#!/bin/sh

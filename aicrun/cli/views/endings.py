@@ -15,6 +15,7 @@ from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
+from aicrun.lifecycle.events import WARNINGS
 from aicrun.plan.reconcile import lost_cause, not_uploaded
 from aicrun.plan.records import attempt_words
 from aicrun.plan.words import count, counted, cut, gib, harmless, name, ordinal, size, took
@@ -119,6 +120,7 @@ def _rows(found: api.Found) -> list[str]:
         )
     if report.upload is not None:
         shown.append(_uploaded(report))
+    shown += [f"  warning   {styled('yellow', words)}" for words in warnings_of(report)]
     dropped = sum(step.log_dropped_bytes for step in report.steps)
     if dropped:
         shown.append(f"  lost      {size(dropped)} of the log")
@@ -126,6 +128,12 @@ def _rows(found: api.Found) -> list[str]:
     if kept and found.standing.status is not api.Status.SUCCEEDED:
         shown.append(f"  kept      {kept}")
     return shown
+
+
+def warnings_of(report: api.JobReport) -> list[str]:
+    """What its history holds that a person should know, in words; the detail is the host's."""
+    told = [(WARNINGS[event.event], harmless(event.detail)) for event in report.events if event.event in WARNINGS]
+    return [f"{words} ({detail})" if detail else words for words, detail in told]
 
 
 def _measured(facts: dict[str, Any]) -> str:

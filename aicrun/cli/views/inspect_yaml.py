@@ -11,7 +11,7 @@ from typing import Any
 
 from aicrun import api
 from aicrun.cli.screen import styled
-from aicrun.cli.views.endings import ways_after
+from aicrun.cli.views.endings import warnings_of, ways_after
 from aicrun.cli.views.keeping import SOON_S, keeping
 from aicrun.cli.views.sampled import sample_words
 from aicrun.plan.words import ago, duration, harmless, size, took
@@ -46,6 +46,8 @@ def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> lis
         soon = f"copy them: {keeping(found)}" if left <= SOON_S else ""
         shown.append(_commented(f"  logs_kept_for: {duration(max(0.0, left))}", soon))
     shown += _source(report) + _results(report)
+    warnings = warnings_of(report)
+    shown += ["warnings:", *(f"  - {_text(words)}" for words in warnings)] if warnings else []
     shown.append(f"workspace: {_text(report.workspace)}")
     shown += _survival(report)
     if report.stop is not None:

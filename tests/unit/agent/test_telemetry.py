@@ -6,8 +6,10 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from aicrun.agent.outlook import sample
-from aicrun.agent.telemetry import Peaks, Series, facts_of, measured
+from aicrun.agent.telemetry import Measured, Peaks, Series, Warnings, facts_of, measured
 from aicrun.wire.jobs import Client, JobRequest
 
 
@@ -52,9 +54,30 @@ def test_a_torn_summary_measures_nothing(tmp_path: Path) -> None:
 
 def test_a_run_without_cards_asks_no_driver(tmp_path: Path) -> None:
     request = JobRequest("0" * 16, "a-run", "0" * 16, "", "", Client("", "", ""), {}, str(tmp_path), ("true",))
-    sample, strays, model = measured(request, frozenset(), 1.0)
-    assert sorted(sample) == ["memory_mib", "output_free_bytes", "t_s"]
-    assert (strays, model) == ([], "")
+    found = measured(request, frozenset(), 1.0)
+    assert sorted(found.sample) == ["memory_mib", "output_free_bytes", "t_s"]
+    assert (found.strays, found.model, found.is_on_cards) == ((), "", None)
+
+
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        ([(False, 299.0), (False, 300.0), (False, 900.0)], ["card_unused"]),
+        ([(True, 5.0), (False, 300.0), (False, 900.0)], []),
+        ([(None, 5.0), (False, 900.0)], []),
+        ([(False, 299.0)], []),
+    ],
+)
+def test_a_card_that_was_never_used_is_told_once(
+    tmp_path: Path, looks: list[tuple[bool | None, float]], told: list[str]
+) -> None:
+    warnings = Warnings(str(tmp_path))
+    for is_on_cards, passed_s in looks:
+        warnings.look(Measured({"t_s": passed_s}, is_on_cards=is_on_cards))
+    path = tmp_path / "events.jsonl"
+    seen = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    assert [one["event"] for one in seen] == told
+    assert all(one["detail"] == "no process of it was seen on its cards in 300 s" for one in seen)
 
 
 def test_what_a_command_takes_now_has_an_age_and_its_peaks_and_no_part_in_the_facts(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from aicrun.plan.words import cells, harmless
 from aicrun.spec.model import LocalReach, Machine, SshReach
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Drain, Holder, HostReading, Survival
-from aicrun.wire.seen import InLine
+from aicrun.wire.seen import Event, InLine
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/screens"
 OOM = (
@@ -164,6 +164,23 @@ def test_inspect_shows_what_a_running_command_takes_and_how_old_that_is() -> Non
     assert [line for line in inspect_lines(on_lab(sample=sample)) if line.startswith("now:")] == [wanted]
     for absent in ({}, {"age_s": 3.0, "vram_mib": None, "power_w": float("nan"), "memory_mib": True, "peaks": [1]}):
         assert not [line for line in inspect_lines(on_lab(sample=absent)) if line.startswith("now:")]
+
+
+def test_what_went_wrong_on_the_card_is_a_warning_in_inspect_and_at_the_end() -> None:
+    events = (
+        Event("card_taken", 0.0, 300.0, detail="GPU-1"),
+        Event("pin_violated", 0.0, 280.0, detail="pid 4711\x1b[31m"),
+        Event("card_unused", 0.0, 20.0),
+    )
+    strays = "a process of it computes on a card that the run does not hold (pid 4711)"
+    unused = "nothing of it was on its card: it may compute on the processor"
+    shown = inspect_lines(on_lab(events=events))
+    at = shown.index("warnings:")
+    assert shown[at + 1 : at + 3] == [f'  - "{strays}"', f'  - "{unused}"']
+    ended = [plain(line) for line in ending_lines(Screen(), Ending(failed(events=events)), "run.yaml")]
+    assert f"  warning   {strays}" in ended
+    assert f"  warning   {unused}" in ended
+    assert "warnings:" not in inspect_lines(on_lab(events=events[:1]))
 
 
 def old(days: float, run: str = "sft-run", **more: object) -> Found:

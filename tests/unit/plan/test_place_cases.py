@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from support import REPOSITORY
-from unit.plan.worlds import GIB, answered, card, demand, disk, fleet, held, machine, reading, spec, stranger, wish
+from unit.plan.worlds import GIB, answered, card, demand, disk, fleet, held, job, machine, reading, spec, stranger, wish
 
 from aicrun.plan.decide import plan
 from aicrun.plan.model import Fleet, MachineView, Options, Plan, RunPlan, Wanted
@@ -148,3 +148,12 @@ def test_a_reading_without_a_single_card_still_gives_one_verdict() -> None:
     bare = MachineView(machine("odd"), "answered", reading("odd", cards=()))
     made: Plan = plan((wish(spec(machine=Selector(gpu=demand()))),), fleet(bare), Options())
     assert [place_name(one.candidate) for one in made.runs[0].verdicts] == ["odd"]
+
+
+def test_a_card_is_held_by_its_identity_though_a_reboot_has_swapped_the_numbers() -> None:
+    cards = (card(0, "RTX A6000", 48), card(1, "RTX 3090", 24))
+    wanted = wish(spec("mine", machine=Selector(gpu=demand(8))))
+    ours = job(wish(spec("other")), cards=(cards[1].uuid,), card_indexes=(0,))
+    made = plan((wanted,), fleet(answered("lab", cards, jobs=(ours,))), Options())
+    assert [place_name(one) for one in made.runs[0].chosen] == ["lab[0]"]
+    assert _rejections(made.runs[0]) == {"lab[1]": ["held now"]}
