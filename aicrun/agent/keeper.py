@@ -204,10 +204,10 @@ class Keeper:
             self._cards.drain()
             if not made.follows():
                 break
-            step_run.insist(lambda: self._cards.pause(made.words))
+            insist(lambda: self._cards.pause(made.words))
             if not made.wait():
                 break
-            step_run.insist(self._cards.go_on)
+            insist(self._cards.go_on)
         else:
             if not made.is_due:
                 return
