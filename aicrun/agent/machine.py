@@ -78,6 +78,14 @@ def account(home_variable: str) -> Tuple[str, str, str]:
     return name, home_variable if os.path.isabs(home_variable) and os.path.isdir(home_variable) else home, shell
 
 
+def account_of(uid: int) -> str:
+    """The name of an account, its number where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def libc() -> str:
     """`glibc 2.36`, or `musl` where the C library is not GNU's."""
     try:

@@ -144,10 +144,10 @@ def _logout(facts: Facts) -> Tuple[str, str]:
         if facts.kills_session is None:
             return "unknown", "whether your logout ends the run could not be found out"
         if facts.kills_session:
-            return "no", "your logout ends the run: KillUserProcesses=yes in logind.conf of this machine"
+            return "no", "your logout ends the run: KillUserProcesses=yes in its logind.conf"
     elif _USER_MANAGER.search(facts.cgroup):
         if not facts.linger:
-            return "no", "your last logout ends the run: it lives below your user manager, which does not linger"
+            return "no", "your last logout ends the run: your user manager does not linger"
         if suspect(facts.version):
             return "unknown", "your last logout may end the run: it lives below your user manager"
     return "yes", ""

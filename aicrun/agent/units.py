@@ -86,6 +86,9 @@ class Tools:
         return Said(code == 0, printed, wrong if code else "")
 
     def _run(self, argv: Tuple[str, ...], out: int, err: int) -> Optional[int]:
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # Inherited: the kernel would reap a tool before anybody saw that it failed.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=self._env, cwd="/", start_new_session=True
         )
@@ -120,7 +123,7 @@ def probe(tools: Tools) -> Facts:
 def with_rules(tools: Tools, facts: Facts) -> Facts:
     """The same with what decides for a session of its own: logind's rule for leftovers, the service's for a restart."""
     if "/session-" in facts.cgroup:
-        return dataclasses.replace(facts, kills_session=_kills_session(tools, facts.account))
+        return dataclasses.replace(facts, kills_session=_kills_session(tools, facts.account, facts.cgroup))
     service = service_of(facts.cgroup)
     if service:
         mode = tools.ask("systemctl", "show", "--property=KillMode", service).printed.strip().partition("=")[2]
@@ -241,7 +244,10 @@ def _limits(mode: str) -> Tuple[str, ...]:
     return tuple(found)
 
 
-def _kills_session(tools: Tools, account: str) -> Optional[bool]:
+def _kills_session(tools: Tools, account: str, group: str) -> Optional[bool]:
+    # A login that became somebody else by su goes by the rule of whoever logged in.
+    owner = re.search(r"/user-(\d+)\.slice/", group)
+    account = machine.account_of(int(owner.group(1))) if owner else account
     names = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
     place = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
     said = tools.ask("busctl", "--no-pager", "get-property", *place, *names)

@@ -44,7 +44,7 @@ class Host:
             "AICRUN_TEST_TAKEN_S": "1",
             "AICRUN_TEST_LINGER": str(self.linger),
             "AICRUN_TEST_RUNTIME_DIR": str(self.runtime),
-            "AICRUN_TEST_CGROUP": "/user.slice/user-1000.slice/session-3.scope",
+            "AICRUN_TEST_CGROUP": "/user.slice/user-4711.slice/session-3.scope",
         }
         self.tool("systemctl", "echo 'systemd 252 (252.38-1~deb12u1)'")
         self.tool("systemd-run", RUNS)
@@ -125,6 +125,17 @@ def test_a_tool_that_fails_costs_the_mode_and_not_the_run(host: Host, tool: str,
     # After a tool that gave no answer none is asked again.
     silent = "no answer" in why
     assert not silent or host.calls.read_text().splitlines()[-1].startswith(tool)
+
+
+def test_a_failing_tool_is_seen_also_where_nobody_hears_of_children(host: Host) -> None:
+    """Whoever started the agent ignored SIGCHLD, which is inherited: every child seems to end with 0."""
+    host.rig.env["AICRUN_TEST_TAKEN_S"] = "600"
+    host.tool("systemd-run", "echo 'Failed to start' >&2; exit 1")
+    words = host.rig.serving({})
+    host.rig.serving = lambda env: ["sh", "-c", 'trap "" CHLD; exec "$@"', "sh", *words]  # type: ignore[method-assign]
+    job_id = host.start()
+    assert host.launched(job_id).why == "Failed to start"
+    host.check_once(job_id)
 
 
 def test_a_unit_that_comes_late_starts_nothing(host: Host) -> None:

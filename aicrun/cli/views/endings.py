@@ -6,6 +6,7 @@ The very last line always says where the checkpoint is and how big. Nothing here
 from __future__ import annotations
 
 import shlex
+from textwrap import wrap
 from typing import Any
 
 from aicrun import api
@@ -220,6 +221,10 @@ def _has_attempt(found: api.Found) -> bool:
     return report.attempt < report.attempts_most and lost_cause(report, found.standing) in named
 
 
+# What its own start found out about the end of the login that started it; `yes` needs no word.
+_WITH_THE_LOGIN = {"no": "It ends with your login there.", "unknown": "It may end with your login there."}
+
+
 def going_lines(found: api.Found) -> list[str]:
     """After an apply that started a run: it goes on, and how to come back."""
     report, standing = found.report, found.standing
@@ -235,11 +240,16 @@ def going_lines(found: api.Found) -> list[str]:
         shown.append(f"  {'waits':<10}{cut(harmless(report.line.why), _WHY_CELLS)}")
     if found.report.next_attempt is not None and standing.why:
         shown.append(f"  retry     {harmless(standing.why)}")
+    if report.launched is not None and report.launched.warning:
+        told = wrap(harmless(report.launched.warning), _WHY_CELLS)
+        shown += [f"  {'' if place else 'warning':<10}{line}" for place, line in enumerate(told)]
     return [*shown, *(f"  {way.what:<10}{styled('bold', way.command)}" for way in ways)]
 
 
 def _afterwards(found: api.Found) -> str:
-    line = found.report.line
+    line, launched = found.report.line, found.report.launched
+    if launched is not None and launched.outlives_logout in _WITH_THE_LOGIN:
+        return _WITH_THE_LOGIN[launched.outlives_logout]
     if found.standing.status is api.Status.ENQUEUED and found.report.next_attempt is not None:
         return "It goes on by itself."
     if found.standing.status is not api.Status.ENQUEUED or line is None:

@@ -27,6 +27,7 @@ from aicrun.plan.words import cells, harmless
 from aicrun.spec.model import LocalReach, Machine, SshReach
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Drain, Holder, HostReading, Survival
+from aicrun.wire.launched import Launched
 from aicrun.wire.seen import Event, InLine
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/screens"
@@ -112,6 +113,21 @@ def test_a_lost_run_whose_rule_has_an_attempt_left_goes_on_by_a_plain_apply() ->
         {"supervision": {}, "attempts_most": 2},
     ):
         assert "aicrun apply run.yaml --again" in ways(**other)
+
+
+def test_a_run_that_ends_with_the_login_does_not_say_that_it_goes_on() -> None:
+    warning = "your logout ends the run: KillUserProcesses=yes in its logind.conf"
+    promise = "goes on until your login here ends, and no longer"
+    kept = Launched("C", promise, "no", "lingering is off for ana: Access denied", warning)
+    held("apply_ends_with_login", going_lines(on_lab(launched=kept)))
+    shown = [plain(line) for line in inspect_lines(on_lab(launched=kept))]
+    assert [line for line in shown if line.startswith("survival: ")] == [
+        f'survival: {{mode: "C", promise: "{promise}", why_no_better: "{kept.why}", warning: "{warning}"}}'
+    ]
+    unknown = on_lab(launched=replace(kept, outlives_logout="unknown"))
+    assert plain(going_lines(unknown)[0]).endswith("It may end with your login there.")
+    lasting = on_lab(launched=Launched("A", "goes on", "yes", unit="aicrun-1.service"))
+    assert plain(going_lines(lasting)[0]).endswith("It goes on when this terminal closes.")
 
 
 def test_ctrl_c_says_how_to_come_back_and_how_to_stop() -> None:

@@ -43,7 +43,7 @@ from aicrun.plan.environment import setup_on
 from aicrun.plan.model import Fleet, MachineView, Options, Plan, Wanted
 from aicrun.plan.words import cells
 from aicrun.spec.model import CheckpointSpec, Selector, SetupSpec, UploadSpec
-from aicrun.wire.facts import Notes
+from aicrun.wire.facts import Notes, Survival
 from aicrun.wire.jobs import JobReport, Source, StepReport
 
 SCREENS = REPOSITORY / "tests/golden/screens"
@@ -155,6 +155,19 @@ def _taken() -> Fleet:
 
 def test_2_a_plan_that_waits() -> None:
     golden("2_waits", plan((sft_wish(),), _taken(), Options()))
+
+
+def test_a_plan_warns_where_the_logout_ends_the_run() -> None:
+    survival = Survival(
+        "C",
+        "goes on until your login here ends, and no longer",
+        "no",
+        "lingering is off for ana; a start asks for it",
+        "your logout ends the run: KillUserProcesses=yes in its logind.conf",
+        "loginctl enable-linger ana",
+    )
+    text = golden("warned", plan((sft_wish(),), _fleet(lab(survival=survival)), Options()))
+    assert "warning: lab: your logout ends the run" in text
 
 
 def test_2_rejected_now_without_a_line() -> None:
