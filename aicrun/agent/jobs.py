@@ -1,14 +1,14 @@
 """What can be asked about jobs: list, one job, wait for a change, all records of a run. It must not change a job.
 
-One exception, for honesty's sake: an end that nobody recorded is recorded when it is first seen, so that the same
-question has the same answer after the next reboot.
+Two exceptions, for honesty's sake: an end that nobody recorded is recorded when it is first seen, so that the same
+question has the same answer after the next reboot; and a deadline that no keeper is left to keep is kept.
 """
 
 import os
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from aicrun.agent import bodies, decide, left_groups, vault
+from aicrun.agent import bodies, decide, left_groups, overdue, vault
 from aicrun.agent.evidence import gather
 from aicrun.agent.home import Home
 from aicrun.agent.keepers import unit_words
@@ -47,6 +47,8 @@ def one(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport
 def seen(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
     """The report of one record as it stands, its lost end recorded; raises `Unreadable`."""
     known = gather(home, run, job_id)
+    if overdue.attend(home, known):
+        known = gather(home, run, job_id)
     report = report_from(home, known, time.time(), events=events)
     if known.evidence.end is None and known.evidence.decision == "go":
         said = unit_words(known.launch) if report.lost == "supervisor_lost" else ""

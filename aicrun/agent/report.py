@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import history, log_files, outlook
+from aicrun.agent import history, log_files, outlook, overdue
 from aicrun.agent.evidence import Known, gather, next_attempt
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_words
@@ -175,7 +175,9 @@ def _lost_detail(home: Home, known: Known, where: Place) -> str:
     if where.lost:
         pids = ["%s pid %d" % (step.step, step.start.pid) for step in seen.steps if step.start is not None]
         keeper = "keeper pid %d" % known.launch.pid if known.launch is not None else "its keeper"
-        return "%s is gone and nothing of it lives (%s)" % (keeper, ", ".join(pids))
+        told = "%s is gone and nothing of it lives (%s)" % (keeper, ", ".join(pids))
+        late = overdue.words(known.stop)
+        return "%s; %s" % (late, told) if late else told
     if where.phase == "never_started" and seen.end is not None and seen.end.detail:
         return seen.end.detail
     if where.phase == "never_started":

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Callable, List
 
-from aicrun.agent import children, evidence, family, hooks, launch, left_groups, vault
+from aicrun.agent import children, evidence, family, hooks, launch, left_groups, overdue, vault
 from aicrun.agent.ending_tree import STUCK_AFTER_S
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
@@ -64,7 +64,7 @@ def _end_tree(job_dir: str, known: evidence.Known) -> bool:
         members = orphans.members()
         empty = empty + 1 if not members and near.nobody() else 0
     _tell_stuck(job_dir, members)
-    return not members
+    return empty > 1
 
 
 def _gone(orphans: family.Orphans, deadline: Callable[[], float]) -> bool:
@@ -99,7 +99,8 @@ def _record_end(home: Home, known: evidence.Known) -> None:
     exits = tuple(step.exit for step in seen.steps if step.exit is not None)
     recorded = any(one.step == "command" for one in exits)
     lost = "" if recorded else "supervisor_lost" if command else "never_started"
-    detail = "stopped after its keeper was gone: nobody could see how it ended"
+    why = overdue.words(known.stop) or "stopped after its keeper was gone"
+    detail = "%s; nobody could see how it ended" % why
     due = evidence.next_attempt(known)
     end = End(
         seen.attempt, time.time(), exits, known.upload, known.stop, lost, detail if lost else "", next_attempt=due

@@ -1,0 +1,65 @@
+"""The deadline of a command whose keeper is gone: whoever asks about the job next has it ended. It must not wait.
+
+A keeper ends its command itself; here only the ordinary stop is asked for, by nobody, and a stopper is started.
+"""
+
+import os
+import time
+from typing import Optional
+
+from aicrun.agent import family, launch
+from aicrun.agent.evidence import Known
+from aicrun.agent.history import note
+from aicrun.agent.home import Home
+from aicrun.agent.records import Unreadable, place_once, read_record
+from aicrun.agent.state import place
+from aicrun.wire import names
+from aicrun.wire.jobs import JobRequest, Limits, StepStart, StopIntent
+
+# Who asked for such a stop; no person's name has it, for theirs hold an `@`.
+BY = "limits.max_duration"
+
+
+def attend(home: Home, known: Known) -> bool:
+    """Have a command without a keeper ended once `max_duration` is over; True when it was asked for just now."""
+    where, start = place(known.evidence), _command(known)
+    if where.phase != "command" or where.supervised or start is None or known.leftover_pids:
+        return False
+    job_dir = home.job_dir(known.record.job_id)
+    limits = _limits(known, job_dir)
+    if limits.max_duration_s is None or not family.on_this_boot(start) or _age_s(start) <= limits.max_duration_s:
+        return False
+    try:
+        mine = place_once(os.path.join(job_dir, names.STOP), StopIntent(BY, limits.grace_s, time.time()))
+        if mine:
+            note(job_dir, "stop_asked", detail="max_duration is over, and its keeper is gone")
+        if not launch.is_held(os.path.join(job_dir, names.STOPPER_LOCK)):
+            launch.detach("stopper", job_dir)
+    except OSError:
+        # A full disk or no process: the next who asks tries again.
+        return False
+    return mine
+
+
+def words(stop: Optional[StopIntent]) -> str:
+    """What an end that nobody recorded owes to such a stop; empty for any other."""
+    return "limits.max_duration was over: the agent ended what was left of it" if stop and stop.by == BY else ""
+
+
+def _command(known: Known) -> Optional[StepStart]:
+    return next((step.start for step in known.evidence.steps if step.step == "command" and step.exit is None), None)
+
+
+def _limits(known: Known, job_dir: str) -> Limits:
+    if known.supervision is not None:
+        return known.supervision.limits
+    try:
+        request = read_record(os.path.join(job_dir, names.REQUEST), JobRequest)
+    except Unreadable:
+        request = None
+    return request.limits if request is not None else Limits()
+
+
+def _age_s(start: StepStart) -> float:
+    """How long the command runs, by the kernel's own clock: nobody can set it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - start.ticks / float(os.sysconf("SC_CLK_TCK"))

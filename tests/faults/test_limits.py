@@ -1,0 +1,83 @@
+"""Limits of a run: its deadline also when nobody is left to keep it; the silence that is told and never acted on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from agent_rig import Rig, lives
+from support import until
+
+from aicrun.wire import names
+from aicrun.wire.jobs import Limits
+from aicrun.wire.status import Status, status_of
+
+
+def orphaned(
+    rig: Rig, run: str, limits: Limits, command: str | tuple[str, ...] = ("/bin/sleep", "600")
+) -> tuple[str, int]:
+    job = rig.start(run, command, limits=limits)
+    pid = rig.running(job)
+    keeper = rig.keeper(job)
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: not lives(keeper))
+    return job, pid
+
+
+def test_past_its_deadline_a_run_without_a_keeper_is_ended_by_whoever_asks_next(rig: Rig) -> None:
+    began = time.monotonic()
+    job, pid = orphaned(rig, "late-run", Limits(grace_s=2, max_duration_s=3))
+    assert rig.standing(job).status is Status.IN_PROGRESS
+    until(lambda: time.monotonic() - began > 5)
+    # Nobody has asked meanwhile, and nothing of ours runs by itself.
+    assert lives(pid)
+    until(lambda: rig.standing(job).status is not Status.IN_PROGRESS, at_most_s=5)
+    standing = status_of(rig.ended(job))
+    assert (standing.status, standing.reason, standing.code, standing.signal) == (
+        (Status.UNKNOWN, "supervisor_lost", None, None)
+    )
+    assert "limits.max_duration was over" in standing.why
+    assert not lives(pid)
+    events = [event for event in rig.report(job).events if event.event in ("stop_asked", "stop_sent")]
+    assert [event.event for event in events] == ["stop_asked", "stop_sent"]
+    assert events[0].detail == "max_duration is over, and its keeper is gone"
+    assert not (rig.step(job) / names.STEP_EXIT).exists()
+    assert status_of(rig.report(job)) == standing
+
+
+def test_a_list_or_a_look_keeps_the_deadline_as_well(rig: Rig) -> None:
+    # Not as `job` asks, which every other test does.
+    for name, ask in {
+        "listed-run": lambda: rig.call("jobs", ids=[], statuses=[], limit=20),
+        "looked-run": lambda: rig.call("look", run="looked-run"),
+        "surveyed-run": lambda: rig.call("survey", question={"runs": ["surveyed-run"], "cards": False}),
+    }.items():
+        _, pid = orphaned(rig, name, Limits(grace_s=0, max_duration_s=1))
+        until(lambda once=ask, of=pid: (once(), not lives(of))[1])  # type: ignore[misc]
+
+
+def test_a_command_that_goes_on_after_term_gets_its_grace_and_no_more(rig: Rig) -> None:
+    deaf = "trap '' TERM; echo ready; while true; do sleep 0.1; done"
+    job, pid = orphaned(rig, "deaf-run", Limits(grace_s=2, max_duration_s=1), deaf)
+    until(lambda: rig.standing(job).status is Status.STOP_IN_PROGRESS)
+    assert rig.report(job).stop.grace_s == 2  # type: ignore[union-attr]
+    assert lives(pid)
+    assert status_of(rig.ended(job)).status is Status.UNKNOWN
+    assert not lives(pid)
+
+
+def test_before_its_deadline_or_without_one_it_is_left_alone(rig: Rig) -> None:
+    for run, limits in {"long-run": Limits(max_duration_s=600), "free-run": Limits()}.items():
+        job, pid = orphaned(rig, run, limits)
+        assert rig.standing(job).status is Status.IN_PROGRESS
+        assert not (rig.folder(job) / names.STOP).exists()
+        os.kill(pid, signal.SIGKILL)
+        assert "max_duration" not in status_of(rig.ended(job)).why
+
+
+def test_a_deadline_changed_since_counts(rig: Rig) -> None:
+    job, pid = orphaned(rig, "changed-run", Limits(max_duration_s=600))
+    rig.call("supervise", job_id=job, supervision={}, limits={"grace_s": 1, "max_duration_s": 1}, by="ana")
+    assert status_of(rig.ended(job)).status is Status.UNKNOWN
+    assert not lives(pid)
