@@ -152,10 +152,11 @@ class Rig:
         command: str | tuple[str, ...],
         env: dict[str, str] | None = None,
         secrets: dict[str, Any] | None = None,
+        variables: dict[str, str] | None = None,
         **fields: Any,
     ) -> str:
-        """Reserve and confirm in one: the job id."""
-        request = self.request(run, command, **fields)
+        """Reserve and confirm in one: the job id. `env` goes to the agent's environment, `variables` to the job's."""
+        request = self.request(run, command, env=variables or {}, **fields)
         body = {"request": to_json(request), "confirm": True, **({"secrets": secrets} if secrets else {})}
         if env is None:
             answer = self.call("reserve", **body)

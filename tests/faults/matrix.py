@@ -1,8 +1,8 @@
-"""Which test proves which row of the four lists of faults that supervision was designed against.
+"""Which test proves which row of the five lists of faults that supervision was designed against.
 
 `MATRIX`: the fault matrix of the supervision design; `REGRESSIONS`: what other tools got wrong, its part 3;
-`FIELD` and `DETACHING`: what people reported of the ends of their runs, and of runs that were to outlive a login, areas
-f and c of the field reports. Data only; `test_matrix.py` holds that no row is missing and that every named test exists.
+`FIELD`, `DETACHING`, `LOGS`: what people reported of the ends of runs, of runs that outlive a login, of logs, areas
+f, c and d of the field reports. Data only; `test_matrix.py` holds that no row is missing and that named tests exist.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ ALONE = KILLS + "test_without_its_keeper_a_run_goes_on_and_then_nobody_knows_its
 ALL_KILLED = KILLS + "test_keeper_pump_and_job_killed_is_unknown_for_ever"
 PUMP_KILLED = KILLS + "test_a_pump_killed_twenty_times_loses_no_line"
 PUMP_STALLED = KILLS + "test_a_pump_that_stands_still_is_replaced"
+PUMP_PAUSED = KILLS + "test_a_pump_that_is_stopped_for_a_while_and_goes_on_loses_no_line"
+PUMP_SECRETS = "faults/test_secrets.py::test_killed_and_stopped_pumps_lose_no_line_and_show_no_value"
+PUMP_ANYWHERE = "unit/agent/test_log.py::test_a_pump_killed_anywhere_loses_and_repeats_nothing"
+REFUSED_WRITES = "unit/agent/test_log.py::test_what_the_disk_refuses_is_counted_to_the_byte"
 FROZEN_KEEPER = KILLS + "test_a_stopped_keeper_only_delays_the_truth"
 ENDINGS = "faults/test_endings.py::"
 CODES = ENDINGS + "test_exit_codes_are_recorded_as_they_are"
@@ -146,16 +150,22 @@ MODES = "unit/agent/test_survival.py::test_the_mode_of_a_host"
 SUSPECT = "unit/agent/test_survival.py::test_the_releases_whose_lingering_is_not_trusted"
 MEMORY = "the machines of tests/systemd have no memory controller"
 
+LOG = "faults/test_log.py::"
+FLOOD = LOG + "test_at_the_standard_cap_300_mib_are_kept_to_the_byte"
+BURST = LOG + "test_a_first_moment_full_of_lines_is_followed_without_gap_over_reconnects"
+
 MATRIX: dict[str, Row] = {
     **{f"F{number:02}": Row(f"keeper and pump killed after W{number - 1}", (EVERY_MOMENT,)) for number in range(1, 11)},
     "F11": Row("the keeper alone killed while the run goes on", (ALONE, UNIT_ALONE)),
-    "F12": Row("the pump alone killed, twenty times, under heavy output", (PUMP_KILLED,)),
-    "F13": Row("the pump stopped for a while, and for ever", (PUMP_STALLED,), gap="5 s and then resumed: no line lost"),
+    "F12": Row("the pump alone killed, twenty times, under heavy output", (PUMP_KILLED, PUMP_SECRETS, PUMP_ANYWHERE)),
+    "F13": Row("the pump stopped for a while, and for ever", (PUMP_PAUSED, PUMP_STALLED, PUMP_SECRETS)),
     "F14": Row("the keeper killed between the wait and the exit record", (EVERY_MOMENT,)),
     "F15": Row("the keeper killed right after the exit record is durable", (EVERY_MOMENT,)),
     "F16": Row("power loss around every record", POWER),
     "F17": Row("records truncated, zeroed, garbage, of another shape, from the future", (BROKEN, UNREADABLE)),
-    "F18": Row("a full disk at start, in the middle, at the end", (FULL_START, FULL_LOG, ROOM_AGAIN, FULL_END)),
+    "F18": Row(
+        "a full disk at start, in the middle, at the end", (FULL_START, FULL_LOG, REFUSED_WRITES, ROOM_AGAIN, FULL_END)
+    ),
     "F19": Row("the disk turned read-only at the end", (REFUSED_END, READ_ONLY)),
     "F20": Row("no inode left, over quota, at start", (NO_INODE, REFUSED_START)),
     "F21": Row(
@@ -177,8 +187,8 @@ MATRIX: dict[str, Row] = {
     "F32": Row("a program or a folder that cannot be used", (CANNOT_RUN,)),
     "F33": Row("an agent that was started with odd signals, masks, limits", (CLEAN, *ODD_HOSTS)),
     "F34": Row("a command that reads its input or prompts", (CLEAN,)),
-    "F35": Row("logs: too much, one endless line, binary, truncated, deleted", (CAP, BYTES, OWN_LOG)),
-    "F36": Row("a follower over the cap, over the end, beyond the end", (CAP, FOLLOWER, BYTES)),
+    "F35": Row("logs: too much, one endless line, binary, truncated, deleted", (CAP, FLOOD, BYTES, OWN_LOG)),
+    "F36": Row("a follower over the cap, over the end, beyond the end", (CAP, FLOOD, FOLLOWER, BURST, BYTES)),
     "F37": Row("the client is cut off at any point of a start", (KILLED_AGENT, SAME_ID, NOBODY_ASKS)),
     "F38": Row("logout in each launch mode", (SYSTEM_UNIT, USER_UNIT, SESSION, KILLING)),
     "F39": Row("the agent is pushed anew, its old folder removed, while a run goes on", gap="the whole of it"),
@@ -288,4 +298,27 @@ DETACHING: dict[str, Row] = {
     "C07": Row("the same for a runner of a CI, which called it done", (IN_SERVICE,)),
     "C08": Row("a descriptor kept the channel open", (DETACHED, CALLS)),
     "C09": Row("a call that starts a run never came back", (CALLS,)),
+}
+
+LOGS: dict[str, Row] = {
+    "D01": Row(
+        "a bar of carriage returns, one line feed",
+        (LOG + "test_a_bar_of_50_mb_without_a_line_end_is_shown_by_its_last_state",),
+    ),
+    "D03": Row(
+        "buffered output, nothing to see",
+        (LOG + "test_a_python_program_is_seen_at_once_unless_its_spec_wants_buffers",),
+    ),
+    "D04": Row(
+        "a view that reads in the middle of a character",
+        (BYTES, "unit/cli/test_safe_text.py::test_lines_come_whole_whatever_the_slices"),
+    ),
+    "D06": Row(
+        "a log of 20 GB, read whole to show its end", (LOG + "test_the_end_of_a_log_of_20_gb_is_read_by_seeking",)
+    ),
+    "D07": Row("a log that fills the disk", (CAP, FLOOD, FULL_LOG, ROOM_AGAIN)),
+    "D08": Row("a follower that lost the start", (BURST,)),
+    "D10": Row("a loss of NaN broke the reader", (LOG + "test_numbers_that_are_none_break_no_report",)),
+    "D11": Row("every tool writes another bar", ("unit/agent/test_outlook.py::test_the_logs_of_known_tools",)),
+    "D12": Row("a step of ten minutes looks like a hang", gap="the notice of a stall"),
 }

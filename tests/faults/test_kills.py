@@ -6,9 +6,10 @@ import json
 import os
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from agent_rig import Rig, command_line, lives, state_of
+from agent_rig import Rig, children, command_line, lives, state_of
 from support import until
 
 from aicrun.agent import process
@@ -74,6 +75,29 @@ def test_a_pump_that_stands_still_is_replaced(rig: Rig) -> None:
     (rig.home / "work/stalled-run/enough").touch()
     assert status_of(rig.ended(job, 60)).code == 5
     all_lines(rig, job, 20_000)
+
+
+def test_a_pump_that_is_stopped_for_a_while_and_goes_on_loses_no_line(rig: Rig) -> None:
+    job = rig.start("paused-run", noisy(rig))
+    main = rig.running(job)
+    pump = rig.pump(job, main)
+    until((rig.step(job) / names.LOG).exists)
+    os.kill(pump, signal.SIGSTOP)
+    # The pipe is full: the run stands in its write, for less long than the keeper waits before it takes another pump.
+    writer = int(until(lambda: children(main))[0])
+    before = [-1]
+    until(lambda: before.append(_written(writer)) or before[-1] == before[-2], every_s=0.2)
+    os.kill(pump, signal.SIGCONT)
+    until(lambda: _written(writer) > before[-1])
+    (rig.home / "work/paused-run/enough").touch()
+    assert lives(pump)
+    assert status_of(rig.ended(job, 60)).code == 5
+    all_lines(rig, job, 15_000)
+
+
+def _written(pid: int) -> int:
+    """How many bytes a process has written so far."""
+    return int(Path(f"/proc/{pid}/io").read_text().partition("wchar: ")[2].split()[0])
 
 
 def test_without_its_keeper_a_run_goes_on_and_then_nobody_knows_its_end(rig: Rig) -> None:

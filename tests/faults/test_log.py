@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from support import until
 
 from aicrun.agent import log_files
 from aicrun.wire import names
+from aicrun.wire.codec import to_json
 from aicrun.wire.status import Status, status_of
 
 MIB = 1024 * 1024
@@ -116,6 +118,89 @@ def test_the_last_lines_also_of_a_progress_bar(rig: Rig) -> None:
         assert (data, answer["eof"]) == (b"", True)
         answer, data = link.call("log", job_id=job, step="command", offset=10**9)
         assert (data, answer["eof"], answer["offset"]) == (b"", True, answer["next_offset"])
+
+
+def test_a_bar_of_50_mb_without_a_line_end_is_shown_by_its_last_state(rig: Rig) -> None:
+    code = """import sys
+for part in range(0, 2000000, 10000):
+    sys.stdout.write("".join("\\r%7.3f%% step %07d/2000000" % (n / 2e4, n) for n in range(part, part + 10000)))
+print()
+"""
+    pattern = {"step": {"pattern": r"step (\d+)/(\d+)"}}
+    job = rig.start("long-bar-run", (sys.executable, "-I", "-c", code), progress=pattern)
+    assert rig.ended(job, 60).progress == {"step": "1999999/2000000"}
+    with rig.link() as link:
+        answer, data = link.call("log", job_id=job, step="command", offset=None, tail_lines=1)
+        assert data.strip() == b"100.000% step 1999999/2000000"
+        answer, data = link.call("log", job_id=job, step="command", offset=None, tail_lines=100_000)
+        assert len(data) <= names.REPLY_CAP_BYTES
+        assert answer["next_offset"] == 2_000_000 * 30 + 1
+        assert _most_memory(link.process.pid) < 60 * MIB
+
+
+def _most_memory(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(text.partition("VmHWM:")[2].split()[0])
+
+
+def test_the_end_of_a_log_of_20_gb_is_read_by_seeking(rig: Rig) -> None:
+    """Another version may have kept more: its log says so itself."""
+    job = rig.start("huge-run", "true")
+    rig.ended(job)
+    folder, size = rig.step(job), 20 * 1024 * MIB
+    end = b"".join(b"line %09d\n" % number for number in range(100))
+    caps = log_files.Caps(size, MIB)
+    writer = log_files.LogWriter(str(folder), caps)
+    with (folder / names.LOG).open("r+b") as log:
+        log.truncate(size - len(end))
+    writer.write(end, size - len(end), 0)
+    writer.say(size, size, 0, done=True)
+    with rig.link() as link:
+        answer, data = link.call("log", job_id=job, step="command", offset=None, tail_lines=50)
+        assert data == end[-50 * 15 :]
+        assert answer["next_offset"] == size
+        answer, data = link.call("log", job_id=job, step="command", offset=19 * 1024 * MIB)
+        assert (answer["offset"], data) == (19 * 1024 * MIB, b"\0" * names.REPLY_CAP_BYTES)
+        assert _most_memory(link.process.pid) < 60 * MIB
+
+
+def test_a_python_program_is_seen_at_once_unless_its_spec_wants_buffers(rig: Rig) -> None:
+    code = "import os, time\nprint('epoch 1')\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('epoch 2')"
+    seen = rig.start("plain-run", (sys.executable, "-c", code))
+    until(lambda: rig.log(seen) == b"epoch 1\n")
+    unseen = rig.start("buffered-run", (sys.executable, "-c", code), variables={"PYTHONUNBUFFERED": ""})
+    rig.running(unseen)
+    assert rig.log(unseen) == b""
+    for run in ("plain-run", "buffered-run"):
+        until(lambda run=run: (rig.home / "work" / run).exists())
+        (rig.home / "work" / run / "go").touch()
+    for job in (seen, unseen):
+        rig.ended(job)
+        assert rig.log(job) == b"epoch 1\nepoch 2\n"
+
+
+def test_a_first_moment_full_of_lines_is_followed_without_gap_over_reconnects(rig: Rig) -> None:
+    job = rig.start("burst-run", lines(rig, 10_000))
+    found, offset, ended = b"", 0, False
+    while not ended:
+        # A connection for a few slices, as on a train.
+        with rig.link() as link:
+            for _ in range(7):
+                answer, data = link.call("log", job_id=job, step="command", offset=offset, limit=4000, wait_s=20)
+                assert (answer["offset"], answer["gap_bytes"]) == (offset, 0)
+                found, offset, ended = found + data, answer["next_offset"], answer["ended"] and answer["eof"]
+    assert found == b"".join(b"%09d\n" % number for number in range(10_000))
+
+
+def test_numbers_that_are_none_break_no_report(rig: Rig) -> None:
+    patterns = {name: {"pattern": name + r"=(\S+)"} for name in ("loss", "lr", "norm", "step")}
+    job = rig.start("nan-run", "echo 'step=NaN loss=nan lr=-inf norm=1e400'", progress=patterns)
+    report = rig.ended(job)
+    assert report.progress == {"step": "NaN", "loss": "nan", "lr": "-inf", "norm": "1e400"}
+    facts = rig.record("nan-run", job) / names.FACTS
+    until(facts.exists)
+    for text in (json.dumps(to_json(rig.report(job)), allow_nan=False), facts.read_text()):
+        json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
 
 
 def test_bytes_are_stored_as_they_are_and_any_offset_is_good(rig: Rig) -> None:

@@ -6,7 +6,7 @@ import ast
 from functools import lru_cache
 
 import pytest
-from faults.matrix import DETACHING, FIELD, MATRIX, REGRESSIONS, Row
+from faults.matrix import DETACHING, FIELD, LOGS, MATRIX, REGRESSIONS, Row
 from faults.matrix_cards import CARDS
 from support import REPOSITORY
 
@@ -16,6 +16,7 @@ LISTS: dict[str, dict[str, Row]] = {
     "field": FIELD,
     "detaching": DETACHING,
     "cards": CARDS,
+    "logs": LOGS,
 }
 ROWS = [(f"{name} {key}", row) for name, rows in LISTS.items() for key, row in rows.items()]
 
@@ -38,6 +39,7 @@ def test_no_row_is_missing() -> None:
     assert list(DETACHING) == ["C01", "C03", "C05", "C06", "C07", "C08", "C09"]
     numbers = (1, 2, 4, 5, 6, 7, 8, 10, 12, 13, 15, 17, 18, 19, 22, 23, 25, 27, 28, 30, 32, 34, 35, 36, 38)
     assert list(CARDS) == [f"B{number:02}" for number in numbers]
+    assert list(LOGS) == ["D01", "D03", "D04", "D06", "D07", "D08", "D10", "D11", "D12"]
 
 
 def test_every_row_has_a_proof_a_reason_or_a_gap() -> None:
