@@ -1,6 +1,7 @@
 """The deadline of a command whose keeper is gone: whoever asks about the job next has it ended. It must not wait.
 
-A keeper ends its command itself; here only the ordinary stop is asked for, by nobody, and a stopper is started.
+A keeper ends its command itself; here only the ordinary stop is asked for, by nobody, and a stopper is started. So it
+is for a stop that a person asked for, when whoever was to carry it out is gone.
 """
 
 import os
@@ -12,7 +13,7 @@ from aicrun.agent.evidence import Known
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, place_once, read_record
-from aicrun.agent.state import place
+from aicrun.agent.state import Place, place
 from aicrun.wire import names
 from aicrun.wire.jobs import JobRequest, Limits, StepStart, StopIntent
 
@@ -23,6 +24,9 @@ BY = "limits.max_duration"
 def attend(home: Home, known: Known) -> bool:
     """Have a command without a keeper ended once `max_duration` is over; True when it was asked for just now."""
     where, start = place(known.evidence), _command(known)
+    if _is_left_undone(known, where):
+        _start_stopper(home.job_dir(known.record.job_id))
+        return False
     if where.phase != "command" or where.supervised or start is None or known.leftover_pids:
         return False
     job_dir = home.job_dir(known.record.job_id)
@@ -33,12 +37,29 @@ def attend(home: Home, known: Known) -> bool:
         mine = place_once(os.path.join(job_dir, names.STOP), StopIntent(BY, limits.grace_s, time.time()))
         if mine:
             note(job_dir, "stop_asked", detail="max_duration is over, and its keeper is gone")
+    except OSError:
+        # A full disk: the next who asks tries again.
+        return False
+    _start_stopper(job_dir)
+    return mine
+
+
+def _is_left_undone(known: Known, where: Place) -> bool:
+    """True when a stop was asked for what still lives, and its keeper is gone."""
+    steps = [step.start for step in known.evidence.steps if step.start is not None and step.main_lives]
+    if where.phase in ("ended", "never_started") or where.supervised or known.leftover_pids or not steps:
+        return False
+    # An older one has ended an earlier step: an upload that goes on after it is not meant.
+    return known.stop is not None and known.stop.at >= max(start.started_at for start in steps)
+
+
+def _start_stopper(job_dir: str) -> None:
+    try:
         if not launch.is_held(os.path.join(job_dir, names.STOPPER_LOCK)):
             launch.detach("stopper", job_dir)
     except OSError:
-        # A full disk or no process: the next who asks tries again.
-        return False
-    return mine
+        # No process can be had: the next who asks tries again.
+        return
 
 
 def words(stop: Optional[StopIntent]) -> str:

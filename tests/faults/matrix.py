@@ -85,6 +85,11 @@ ODD_HOSTS = (
     "faults/test_odd_hosts.py::test_without_its_keeper_it_goes_on_is_told_and_is_stopped",
     "faults/test_odd_hosts.py::test_what_it_could_not_get_is_recorded",
 )
+MOMENT = "faults/test_ends_and_stops.py::"
+AROUND_THE_END = MOMENT + "test_a_stop_around_the_very_moment_of_the_end_tells_one_of_two_truths"
+JUST_BEFORE = MOMENT + "test_an_end_just_before_the_stop_stays_what_it_was"
+BOTH_KILLED = MOMENT + "test_a_stop_whose_keeper_is_killed_before_it_acts_is_carried_out_by_whoever_looks"
+STOPPER_KILLED = MOMENT + "test_a_stopper_that_is_killed_too_is_followed_by_another"
 RESTARTS = "faults/test_restarts.py::"
 CONTAINER = RESTARTS + "test_after_a_restart_running_is_unknown_ended_stays_and_reserved_may_start"
 CONTAINER_LINE = RESTARTS + "test_who_stood_in_line_when_the_container_went_never_started_and_the_card_is_free"
@@ -179,7 +184,7 @@ MATRIX: dict[str, Row] = {
     "F24": Row("the command ends, a child keeps output and card", (LEFTOVERS, CODE_AT_ONCE, WORKER)),
     "F25": Row("a tree that escapes, ignores TERM and forks on", (WILD, WILD_ALONE, STORM, STORM_ALONE)),
     "F26": Row("a tree that cannot be ended", (STUCK, STUCK_CARD)),
-    "F27": Row("a stop at the very moment of a natural end", (NATURAL_END,), gap="more rounds, spread over the moment"),
+    "F27": Row("a stop at the very moment of a natural end", (NATURAL_END, AROUND_THE_END, JUST_BEFORE)),
     "F28": Row("stop twice, stop ended, waiting, unknown", (GRACE, FINISHED, RESERVED_STOPPED, WAITERS, UNKNOWN_ID)),
     "F29": Row("every kind of exit code", (CODES,)),
     "F30": Row("every kind of death by a signal", (SIGNALS,)),
@@ -214,11 +219,11 @@ MATRIX: dict[str, Row] = {
 REGRESSIONS: dict[int, Row] = {
     1: Row("a stored pid belonged to a stranger, who was killed", (RECYCLED, RECYCLED_KEEPER)),
     2: Row("a wait for a pid that came back never ended", (RECYCLED,)),
-    3: Row("a kill raced with the reaping", (NATURAL_END,)),
+    3: Row("a kill raced with the reaping", (NATURAL_END, AROUND_THE_END)),
     4: Row("somebody else reaped the child: 0 or 255", (CLEAN,)),
     5: Row("the supervisor killed, the code gone, lists broken", (EVERY_MOMENT,)),
     6: Row("waiting for a file that a dead supervisor never writes", (WILD_ALONE,)),
-    7: Row("both actors killed in a stop, for ever stopping", gap="kill agent and keeper after the intent"),
+    7: Row("both actors killed in a stop, for ever stopping", (BOTH_KILLED, STOPPER_KILLED)),
     8: Row("a missing code was 0; records on a disk in memory", (NOTHING_MADE_UP, RESTARTED)),
     9: Row("a full disk, and for ever running", (FULL_END, REFUSED_END)),
     10: Row("shown running with exit 0 when the supervisor was killed", (ALONE, WILD_ALONE)),
@@ -286,7 +291,7 @@ FIELD: dict[str, Row] = {
         "a pipe hid the failure", (ENDINGS + "test_a_failing_first_part_of_a_pipe_fails_the_run",), gap="the four forms"
     ),
     "F11": Row("the client was gone when it ended, and called it failed", (TWO_CALLERS, DETACHED)),
-    "F12": Row("a stop told as a failure, a crash as a stop", (NATURAL_END, FINISHED), gap="a crash just before"),
+    "F12": Row("a stop told as a failure, a crash as a stop", (NATURAL_END, FINISHED, JUST_BEFORE)),
     "F13": Row("a stop that killed strangers", (WILD, WILD_ALONE, RECYCLED)),
 }
 
