@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import socket
 import threading
@@ -28,6 +29,9 @@ DEAD_AFTER_MS = 60_000
 STDERR_CAP_BYTES = 4096
 BUFFER_BYTES = 256 * 1024
 DRAIN_S = 1.0
+
+# What it meets is told as an error of ours; unasked it would print tracebacks.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 # OpenSSH's name of a list of algorithms, and paramiko's.
 _KINDS = {

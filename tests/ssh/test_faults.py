@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 from ssh.conftest import over
+from ssh.relay import Relay
 from ssh_rig import SSHD, Sshd, key
 from support import end_processes_with
 
@@ -132,7 +132,7 @@ def test_a_jump_host_that_does_not_answer(daemon: Sshd, carrier: str) -> None:
 
 def test_a_listener_that_drops_before_the_banner(daemon: Sshd, carrier: str) -> None:
     """As a busy sshd does: tried again, then named; and a machine that comes through after two drops is reached."""
-    drops = Dropper(daemon.port, times=100)
+    drops = Relay(daemon.port, left=100)
     config_of(daemon).write_text(daemon.entry("box").replace(f"Port {daemon.port}", f"Port {drops.port}"))
     with (daemon.folder / "known_hosts").open("a") as known:
         known.write(daemon.known().replace(f":{daemon.port}", f":{drops.port}"))
@@ -146,47 +146,6 @@ def test_a_listener_that_drops_before_the_banner(daemon: Sshd, carrier: str) -> 
         backend.close()
     finally:
         drops.close()
-
-
-class Dropper:
-    """A relay to a port that closes the first connections at once."""
-
-    def __init__(self, to: int, times: int) -> None:
-        self.to, self.left, self.dropped = to, times, 0
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self._open: list[socket.socket] = [self._socket]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                near, _ = self._socket.accept()
-            except OSError:
-                return
-            if self.left:
-                self.left -= 1
-                self.dropped += 1
-                near.close()
-                continue
-            far = socket.create_connection(("127.0.0.1", self.to))
-            self._open += [near, far]
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=_pipe, args=(source, target), daemon=True).start()
-
-    def close(self) -> None:
-        """End everything."""
-        for one in self._open:
-            one.close()
-
-
-def _pipe(source: socket.socket, target: socket.socket) -> None:
-    try:
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        return
 
 
 @pytest.mark.parametrize(
