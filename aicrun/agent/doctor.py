@@ -1,10 +1,14 @@
 """What a person should know about this host before runs depend on it: one finding a line. It changes nothing."""
 
+import glob
 import os
+import shutil
 import sys
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from aicrun.agent import build, card_hold, cards, drains, keepers, lock_folder, machine, notes, smi
+from aicrun.agent.environment import SYSTEM_PATH
 from aicrun.agent.home import Home, file_system, is_network
 from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
@@ -12,7 +16,12 @@ from aicrun.agent.survey import envs_folder
 from aicrun.wire.facts import Cards, Disk
 
 GIB = 1024**3
+MIB = 1024**2
+SHARED = "/dev/shm"  # noqa: S108  where the C library keeps what processes share
+SHARED_LEAST_BYTES = 512 * MIB
+UPLOAD_TOOLS = ("rsync", "rclone", "aws", "hf")
 ROOM_GIB = 5
+INODES_LEAST = 1000
 
 
 def doctor(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
@@ -30,8 +39,8 @@ def doctor(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, 
     ]
     if data:
         rows.append(_volume("data", data, home_folder))
-    rows += [_uv(home, home_folder), _notes(home)]
-    return {"findings": rows}, b""
+    rows += [*_shared_memory(), *_suspend(), _uv(home, home_folder), _upload_tools(home_folder), _notes(home)]
+    return {"findings": rows, "at": time.time()}, b""
 
 
 def _row(word: str, topic: str, text: str, way: str = "") -> Dict[str, str]:
@@ -123,6 +132,41 @@ def _uv(home: Home, home_folder: str) -> Dict[str, str]:
     return _row("ok", "uv", found) if found else _row("note", "uv", "none; a client sends its own when a run needs it")
 
 
+def _shared_memory() -> List[Dict[str, str]]:
+    """A row where workers that share memory (PyTorch's DataLoader) would meet their end: containers give 64 MiB."""
+    found = machine.disk(SHARED, "/")
+    if found is None:
+        return [_row("note", "shm", "%s cannot be read: workers that share memory may fail" % SHARED)]
+    if found.free_bytes >= SHARED_LEAST_BYTES:
+        return []
+    text = "%s has %d MiB free: workers that share memory may fail" % (SHARED, found.free_bytes // MIB)
+    return [_row("note", "shm", text, "df -h %s" % SHARED)]
+
+
+def _suspend() -> List[Dict[str, str]]:
+    """A row where logind puts this machine to sleep when nobody types: a run sleeps with it."""
+    action = ""
+    for path in ("/etc/systemd/logind.conf", *sorted(glob.glob("/etc/systemd/logind.conf.d/*.conf"))):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                found = [line.partition("=")[2].strip() for line in stream if line.strip().startswith("IdleAction=")]
+        except OSError:
+            continue
+        action = found[-1] if found else action
+    if action not in ("suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate"):
+        return []
+    text = "logind does %s when nobody types here: runs sleep meanwhile" % action
+    return [_row("note", "suspend", text, "sudo systemctl mask sleep.target suspend.target")]
+
+
+def _upload_tools(home_folder: str) -> Dict[str, str]:
+    places = [os.path.join(home_folder, ".local/bin"), *SYSTEM_PATH]
+    found = [tool for tool in UPLOAD_TOOLS if shutil.which(tool, path=os.pathsep.join(places))]
+    lacking = [tool for tool in UPLOAD_TOOLS if tool not in found]
+    text = ", ".join(found) or "none"
+    return _row("ok", "tools", text + ("; without " + ", ".join(lacking) if lacking else ""))
+
+
 def _notes(home: Home) -> Dict[str, str]:
     found = notes.head(home)
     people, ours = _counted(found.people_lines, "line"), _counted(found.blocks, "block")
@@ -130,13 +174,14 @@ def _notes(home: Home) -> Dict[str, str]:
 
 
 def _room(found: Disk) -> str:
-    return "%d GiB free" % (found.free_bytes // GIB)
+    few = ", %d inodes" % found.free_inodes if found.free_inodes <= INODES_LEAST else ""
+    return "%d GiB%s free" % (found.free_bytes // GIB, few)
 
 
 def _word(found: Optional[Disk]) -> str:
     if found is None:
         return "?"
-    return "ok" if found.free_bytes >= ROOM_GIB * GIB and found.free_inodes > 1000 else "note"
+    return "ok" if found.free_bytes >= ROOM_GIB * GIB and found.free_inodes > INODES_LEAST else "note"
 
 
 def _way(found: Optional[Disk], path: str) -> str:

@@ -25,6 +25,8 @@ T = TypeVar("T")
 # A content of the source may be large and the host's disk slow; bytes arriving is no answer yet.
 PUT_DEADLINE_S = 600.0
 FOLLOW_WAIT_S = 10.0
+# A clock that differs by more is told.
+SKEW_S = 60.0
 
 
 class AgentBackend:
@@ -156,8 +158,12 @@ class AgentBackend:
 
     def doctor(self, data: str) -> tuple[dict[str, str], ...]:
         """Findings about the way to the host, where it is a way, and about the host."""
-        rows = self._call("doctor", data=data).get("findings")
-        found = tuple({str(key): str(value) for key, value in row.items()} for row in self._rows(rows))
+        asked_at = time.time()
+        answer = self._call("doctor", data=data)
+        found = tuple(
+            {str(key): str(value) for key, value in row.items()} for row in self._rows(answer.get("findings"))
+        )
+        found += _clock(answer.get("at"), asked_at, time.time())
         carrier = self._transport.carrier
         if not carrier:
             return found
@@ -297,3 +303,14 @@ def _log_body(job_id: str, step: str, offset: int | None, limit: int, tail_lines
         "attempt": attempt,
         "wait_s": 0,
     }
+
+
+def _clock(there: Any, before: float, after: float) -> tuple[dict[str, str], ...]:
+    """A row when the clock over there was another than ours while it was asked; no age is ever computed from both."""
+    if not isinstance(there, (int, float)):
+        return ()
+    ahead_s = there - after if there > after else there - before if there < before else 0.0
+    if abs(ahead_s) < SKEW_S:
+        return ()
+    text = f"{abs(ahead_s):.0f}s {'ahead of' if ahead_s > 0 else 'behind'} this client; ages are not affected"
+    return ({"word": "note", "topic": "clock", "text": text, "help": "timedatectl"},)
