@@ -3,6 +3,7 @@
 It runs as `boot.py upload JOBDIR`. Only what was read back counts; the checkpoint folder is never changed.
 """
 
+import dataclasses
 import json
 import os
 import signal
@@ -10,9 +11,11 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
+from aicrun.agent import vault
 from aicrun.agent.home import open_home
 from aicrun.agent.outputs import Output, Outputs, outputs, printable
 from aicrun.agent.records import Unreadable, give_room, keep_room, read_record, write_record
+from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.targets import CannotUpload, Sent, Target, target
 from aicrun.wire import names
@@ -38,7 +41,7 @@ def main(job_folder: str) -> int:
         keep_room(path, RESULT_BYTES)
         result = upload(request, request.upload, os.environ.get("HOME", "/"))
         give_room(path)
-        write_record(path, result)
+        write_record(path, _hidden(result, Redactor(vault.read(job_folder).values())))
     except (Refused, Unreadable) as error:
         _say(str(error))
         return 1
@@ -116,6 +119,12 @@ def manifest_of(request: JobRequest, sent: Tuple[Sent, ...]) -> bytes:
     }
     # ASCII, so that a file name which is no UTF-8 survives as an escape.
     return (json.dumps(document, indent=1) + "\n").encode("ascii")
+
+
+def _hidden(result: UploadResult, redactor: Redactor) -> UploadResult:
+    """The result as it may be kept: a tool's complaint or a file's name may hold a secret."""
+    missing, skipped = (tuple(redactor.text(line) for line in lines) for lines in (result.missing, result.skipped))
+    return dataclasses.replace(result, missing=missing, skipped=skipped, error=redactor.text(result.error))
 
 
 def _send_all(goal: Target, found: Outputs, sent: List[Sent]) -> List[str]:

@@ -17,7 +17,7 @@ from support import processes_with, until
 from aicrun.wire import names
 from aicrun.wire.calls import ConnectionEnded
 from aicrun.wire.codec import to_json
-from aicrun.wire.jobs import Setup, Upload
+from aicrun.wire.jobs import Retry, Setup, Upload
 from aicrun.wire.status import Status, status_of
 
 TOKEN = "hf_PlantedTokenOfAna0123456789"
@@ -200,6 +200,39 @@ def test_a_value_as_base64_is_not_known(rig: Rig) -> None:
     job = rig.start("coded-run", f'printf %s "$A" | base64; echo {coded}', secrets={"A": TOKEN})
     rig.ended(job)
     assert rig.log(job).decode().split() == [coded, coded]
+
+
+def test_a_value_in_what_an_upload_complains_of_is_not_kept(rig: Rig) -> None:
+    checkpoints = rig.home / "checkpoints"
+    checkpoints.mkdir()
+    (checkpoints / "model").write_bytes(b"x")
+    target = f"file:{rig.home}/share"
+    job = rig.start(
+        "complaint-run",
+        f'mkfifo "{checkpoints}/pipe-$A"',
+        secrets={"A": TOKEN},
+        checkpoints=str(checkpoints),
+        upload=Upload(target, "file", target),
+    )
+    upload = rig.ended(job).upload
+    assert upload is not None
+    assert "pipe-***" in str(upload.skipped)
+    assert b"skipped pipe-***" in rig.log(job, "upload")
+    until(lambda: not lives(rig.keeper(job)))
+    assert holding(rig.home, TOKEN) == []
+
+
+def test_the_values_last_as_long_as_attempts_follow(rig: Rig) -> None:
+    command = 'echo "attempt $AICRUN_ATTEMPT with $A"; [ "$AICRUN_ATTEMPT" = 2 ]'
+    retry = Retry(most=1, when=("exit",), backoff_s=0)
+    job = rig.start("retried-run", command, secrets={"A": TOKEN}, retry=retry)
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED
+    for attempt in (1, 2):
+        with rig.link() as link:
+            _, data = link.call("log", job_id=job, step="command", attempt=attempt, offset=0)
+        assert data == b"attempt %d with ***\n" % attempt
+    until(lambda: not lives(rig.keeper(job)))
+    assert holding(rig.home, TOKEN) == []
 
 
 def test_an_upload_again_gets_them_again_and_keeps_none(rig: Rig) -> None:
