@@ -169,9 +169,13 @@ def test_a_pump_killed_anywhere_loses_and_repeats_nothing(tmp_path: Path, seed: 
 SECRETS = ("hf_abcdefgh", "abcdefgh-abcd", "hf_hf_hf_")
 
 
-def secretive(dice: random.Random) -> bytes:
+# None of these begins within another: whoever begins in the middle of a text finds the same ones.
+APART = ("hf_abcdefgh", "first word", "0123456789")
+
+
+def secretive(dice: random.Random, secrets: tuple[str, ...] = SECRETS) -> bytes:
     """A text full of secrets, and of what begins and ends like one."""
-    words = [*SECRETS, "hf_", "abcd", "a", "\n", "no secret at all ", "hf_hf_hf", "bcdefgh"]
+    words = [*secrets, "hf_", "abcd", "a", "\n", "no secret at all ", "hf_hf_hf", "bcdefgh"]
     return "".join(dice.choice(words) for _ in range(4000)).encode()
 
 
@@ -195,14 +199,15 @@ def test_a_pump_killed_anywhere_hides_every_secret_whole(
         assert data == whole
 
 
-@pytest.mark.parametrize("secrets", [(), SECRETS])
+@pytest.mark.parametrize("ring", [500, 2900])
+@pytest.mark.parametrize("secrets", [(), APART])
 @pytest.mark.parametrize("seed", range(20))
 def test_past_the_cap_what_comes_fast_is_kept_from_its_end_alone(
-    tmp_path: Path, seed: int, secrets: tuple[str, ...], small_window: None
+    tmp_path: Path, seed: int, secrets: tuple[str, ...], ring: int, small_window: None
 ) -> None:
     dice = random.Random(seed)
-    text = stream(2000) + b"".join((secretive(dice), stream(dice.randint(0, 2000)), secretive(dice)))
-    assert pumped(tmp_path, text, dice, Caps(head_bytes=1000, ring_bytes=500), secrets, False) > 5
+    text = stream(2000) + b"".join(secretive(dice, APART) + stream(dice.randint(0, 2000)) for _ in range(2))
+    assert pumped(tmp_path, text, dice, Caps(head_bytes=1000, ring_bytes=ring), secrets, False) > 5
     whole = Redactor(secrets).whole(text)
     data, gaps = served(tmp_path)
     assert data[:1000] == whole[:1000]
@@ -213,7 +218,7 @@ def test_past_the_cap_what_comes_fast_is_kept_from_its_end_alone(
     assert len(whole) <= state.total <= len(text)
     assert gaps == [(1000, state.total - len(data) + 1000)]
     if not secrets:
-        assert (len(data), state.total) == (1500, len(text))
+        assert (len(data), state.total) == (1000 + ring, len(text))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -244,6 +249,22 @@ def test_what_the_disk_refuses_is_counted_to_the_byte(tmp_path: Path, seed: int,
     assert sum(map(int, markers)) + entry.untold == entry.dropped > 0
 
 
+@pytest.mark.parametrize("offset", [200, 500, 990, 1100])
+def test_what_must_stay_whole_is_not_left_in_half(tmp_path: Path, offset: int) -> None:
+    writer, before = LogWriter(str(tmp_path), Caps(1000, 600)), resource.getrlimit(resource.RLIMIT_FSIZE)
+    writer.write(b"-" * offset, 0, 0)
+    try:
+        room = offset + 20 if offset < 900 else 256
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        words = b"so much was lost, or more" * 12
+        assert writer.write(words + b" and so it went on", offset, 0, len(words)) == 0
+        assert served(tmp_path)[0] == b"-" * offset
+        fits = words[: room - offset] if offset < 900 else b""
+        assert writer.write(words, offset, 0) == len(fits) or offset >= 900
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_a_refused_write_behind_skipped_bytes_shows_no_stale_ones(tmp_path: Path, small_window: None) -> None:
     caps, journal = Caps(head_bytes=1000, ring_bytes=500), Journal()
     read_end, write_end = pump.make_pipe()
@@ -261,10 +282,13 @@ def test_a_refused_write_behind_skipped_bytes_shows_no_stale_ones(tmp_path: Path
     broken.settle(True)
     ring.rmdir()
     (tmp_path / "aside").rename(ring)
+    # The next pump knows as much as this one did.
+    last = pump._Pump(read_end, LogWriter(str(tmp_path), caps), journal, Redactor())
+    last.take_up()
     os.write(write_end, b"after\n")
-    assert broken.copy()
-    broken.settle(True)
-    broken.finish()
+    assert last.copy()
+    last.settle(True)
+    last.finish()
     data, gaps = served(tmp_path)
     head, _, rest = data.partition(b"\n[aicrun: 500 bytes of output")
     assert (head, rest) == (stream(1000), b" could not be recorded here, the disk refused them]\nafter\n")

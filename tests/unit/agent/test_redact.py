@@ -117,6 +117,7 @@ def test_a_beginning_that_is_too_short_to_be_a_secret_is_let_go_and_its_value_hi
     assert (gone.out, gone.shown) == (b"hf_", 3)
     assert redactor.passed(gone.kept + b"abcdefghij!", gone.shown).out == b"***!"
     assert redactor.passed(gone.kept + b"other", gone.shown).out == b"other"
+    assert redactor.passed(gone.kept + b"no, hf_abcdefghij!", gone.shown).out == b"no, ***!"
     assert redactor.let_go(b"hf_abcdef", 0).out == b""
     assert redactor.whole(b"hf_abcdef", 0) == b"hf_abcdef"
 
