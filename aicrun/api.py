@@ -273,11 +273,11 @@ def follow(session: Session, found: Found, tell: Tell = silently, offset: int | 
 
 def follow_log(session: Session, found: Found, part: LogSlice, tell: Tell, onward: bool = False) -> None:
     """Tell a step's log behind `part`, until the step ended; `onward`: the command's, through the attempts to come."""
-    seen, report = watch(session, found, tell), replace(found.report, attempt=part.attempt)
+    seen = watch(session, found, tell)
     if onward:
-        _follow.follow_attempts(seen, report, part.next_offset)
+        _follow.follow_attempts(seen, found.report, part.next_offset, part.attempt)
     else:
-        _follow.follow_log(seen, report, part.step, part.next_offset, part.attempt)
+        _follow.follow_log(seen, found.report, part.step, part.next_offset, part.attempt)
 
 
 def wait(session: Session, found: Found, timeout_s: float | None = None) -> Found:

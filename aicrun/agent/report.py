@@ -83,7 +83,8 @@ def _with_attempts(report: JobReport, known: Known) -> JobReport:
     seen, changed = known.evidence, known.supervision
     rule = changed.retry if changed is not None and changed.retry is not None else known.record.retry
     attempt = seen.end.attempts if seen.end is not None else seen.attempt
-    return replace(report, attempt=attempt, attempts_most=1 + rule.most, next_attempt=next_attempt(known))
+    told = replace(report, attempt=attempt, attempts_most=1 + rule.most, next_attempt=next_attempt(known))
+    return replace(told, first_attempt=known.record.first_attempt)
 
 
 def _launched(launch: Optional[Launch]) -> Optional[Launched]:

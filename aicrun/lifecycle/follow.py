@@ -15,6 +15,7 @@ from aicrun.lifecycle.patience import Patience
 from aicrun.lifecycle.session import Session
 from aicrun.plan.records import attempt_words
 from aicrun.plan.words import counted, size
+from aicrun.wire.codec import replace
 from aicrun.wire.jobs import JobReport, StepReport
 from aicrun.wire.status import Standing, Status, status_of
 
@@ -108,40 +109,41 @@ def _step(report: JobReport, name: str) -> StepReport | None:
 def to_the_end(watch: Watch, report: JobReport, offset: int | None = 0) -> JobReport:
     """The report of the ended job, after telling all of its command's log from `offset` on (None: its last lines).
 
-    A silent machine is waited for as `watch.give_up_s` says; the log goes on at the byte where it stopped.
+    From an offset on means from the first attempt on. A silent machine is waited for as `watch.give_up_s` says; the log
+    goes on at the byte where it stopped.
     """
-    if status_of(report).status is Status.ENQUEUED or status_of(report).status in _BEFORE_START:
-        report = _until_command(watch, report)
+    report = _until_command(watch, report)
     if _has_started(report):
-        report = follow_attempts(watch, report, offset)
+        attempt = report.attempt if offset is None else report.first_attempt
+        report = follow_attempts(watch, report, offset, attempt)
     return until_ended(watch, report)
 
 
-def follow_attempts(watch: Watch, report: JobReport, offset: int | None) -> JobReport:
-    """Tell the command's log of this attempt, from `offset` on, and of each that follows; the report after the last.
+def follow_attempts(watch: Watch, report: JobReport, offset: int | None, attempt: int) -> JobReport:
+    """Tell the command's log of `attempt`, from `offset` on, and of each that follows; the report after the last.
 
     The pause between is told as a step that counts down.
     """
     while True:
-        follow_log(watch, report, "command", offset, report.attempt)
-        later = _until_next(watch, report)
-        if later.attempt == report.attempt:
-            return later
-        report, offset = later, 0
+        follow_log(watch, report, "command", offset, attempt)
+        began = time.monotonic()
+        report = _until_next(watch, report.job_id, attempt)
+        if report.attempt <= attempt:
+            return report
+        attempt, offset = attempt + 1, 0
+        words = f"{attempt_words(replace(report, attempt=attempt))}, on {watch.machine}"
+        watch.tell(StepDone(watch.run, "retry", words, time.monotonic() - began))
 
 
-def _until_next(watch: Watch, report: JobReport) -> JobReport:
-    """The report once the attempt after this one runs, or when none is to come."""
-    patience, attempt, job_id, began = watch.patience, report.attempt, report.job_id, time.monotonic()
+def _until_next(watch: Watch, job_id: str, attempt: int) -> JobReport:
+    """The report once an attempt after `attempt` runs, or when none is to come."""
+    patience = watch.patience
     report = patience.ask(lambda backend: backend.job(job_id))
-    while report.attempt == attempt and _may_follow(report):
+    while report.attempt <= attempt and _may_follow(report):
         if report.next_attempt is not None:
             watch.tell(StepBegan(watch.run, "retry", status_of(report).why))
         known = status_of(report).status.value
         report = patience.ask(lambda backend: backend.wait(job_id, known, _POLL_S))  # noqa: B023  # used at once
-    if report.attempt != attempt:
-        words = f"{attempt_words(report)}, on {watch.machine}"
-        watch.tell(StepDone(watch.run, "retry", words, time.monotonic() - began))
     return report
 
 
@@ -156,7 +158,7 @@ def _may_follow(report: JobReport) -> bool:
 
 def _until_command(watch: Watch, report: JobReport) -> JobReport:
     patience = watch.patience
-    while status_of(report).status is Status.ENQUEUED or status_of(report).status in _BEFORE_START:
+    while status_of(report).status in (Status.ENQUEUED, *_BEFORE_START) and not _has_started(report):
         report = until_started(watch, report)
         known, job_id = status_of(report).status.value, report.job_id
         if known == Status.ENQUEUED.value:

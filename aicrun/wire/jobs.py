@@ -315,7 +315,8 @@ class JobReport:
     exit code will not be known. `forgotten`: a person said that it does not count any more. `events` are filled for one
     job, oldest first, at most 200. `leftover_pids` are processes that a stop could not end. `line` is there for a job
     with cards; `card_allocated`: it has held them. `attempt` is the newest that began, of `attempts_most` that its
-    rule allows; `next_attempt` is due after it, or was. `launched` is of its newest keeper, None until that stands.
+    rule allows, `first_attempt` the job's own first; `next_attempt` is due after it, or was. `launched` is of its
+    newest keeper, None until that stands.
     `sample` is what was measured last of a running command, with its `age_s` and the `peaks` so far; what cannot be
     measured is absent.
     """
@@ -362,4 +363,5 @@ class JobReport:
     next_attempt: Optional[NextAttempt] = None
     launched: Optional[Launched] = None
     sample: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    first_attempt: int = 1
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from integration.project import Project
-from support import until
+from support import REPOSITORY, until
 
 from aicrun.wire import names
 
@@ -43,6 +45,29 @@ def test_a_run_is_tried_again_and_every_screen_says_so(project: Project) -> None
     assert refused.returncode == 3
     assert "quick is at attempt 3: there is no attempt 4 yet" in refused.stderr
     assert "attempt: 3" in project.run("inspect", "quick").stdout
+
+
+FOLLOW = """
+from aicrun import api
+from aicrun.lifecycle.events import LogBytes
+with api.open_session("") as (session, _):
+    found = api.find(session, "quick")
+    told = lambda what: print(what.data.decode(), end="") if isinstance(what, LogBytes) else None
+    print(api.follow(session, found, told, {offset}).standing.status.value)
+"""
+
+
+def test_who_follows_late_is_told_every_attempt_from_the_first(project: Project) -> None:
+    project.write(AGAIN % 3, more=NOTHING + "retry: {max: 3, when: ['exit:75'], backoff: 1s}\n")
+    assert project.apply().returncode == 0
+    assert project.run("wait", "quick").returncode == 0
+    env = dict(project.person.env, PYTHONPATH=str(REPOSITORY))
+    for offset, told in ((0, "this is 1\nthis is 2\nthis is 3\n"), (None, "this is 3\n")):
+        code = FOLLOW.format(offset=offset)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=project.folder, env=env, capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout == told + "succeeded\n", done.stderr
 
 
 def test_in_the_pause_it_is_enqueued_and_a_changed_rule_ends_it_sooner(project: Project) -> None:
