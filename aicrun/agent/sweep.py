@@ -12,8 +12,9 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from aicrun.agent import cgroups, keepers, launch, left_groups, vault
 from aicrun.agent.home import Home
+from aicrun.agent.process import boot_identity
 from aicrun.agent.programs import bundle_root
-from aicrun.agent.records import Unreadable, read_json, read_record
+from aicrun.agent.records import Launch, Unreadable, read_json, read_record
 from aicrun.wire import names
 from aicrun.wire.jobs import Decision, End, JobRequest
 
@@ -45,7 +46,7 @@ def sweep(home: Home, now: float, older_than_s: float = WEEK_S) -> Tuple[Row, ..
 
 def due(home: Home, now: float, older_than_s: float) -> Tuple[Row, ...]:
     """What `sweep` would remove; changes nothing."""
-    rows = list(_groups(home)) + list(_jobs(home, now - older_than_s))
+    rows = list(_groups(home)) + list(_jobs(home, now, older_than_s))
     rows += _store(home, now - max(older_than_s, STORE_LEAST_S))
     rows += _agents(home, now - max(older_than_s, STORE_LEAST_S))
     for trash in dict.fromkeys((home.trash(), home.record_trash())):
@@ -69,11 +70,24 @@ def _groups(home: Home) -> Iterator[Row]:
                 yield Row("group", group, 0, "left by a keeper that was killed; nothing lives in it")
 
 
-def _jobs(home: Home, before: float) -> Iterator[Row]:
+def _jobs(home: Home, now: float, older_than_s: float) -> Iterator[Row]:
     for path in _listed(home.jobs()):
         ended_at = _ended_at(home, path)
-        if ended_at is not None and ended_at < before and not launch.keeper_lives(path):
+        if ended_at is None or ended_at >= now - older_than_s or launch.keeper_lives(path):
+            continue
+        if not _is_of_a_young_boot(path, older_than_s):
             yield Row("job", path, _bytes(path), "ended; its record stays")
+
+
+def _is_of_a_young_boot(job_dir: str, older_than_s: float) -> bool:
+    """True for a job of this boot when that is younger than `older_than_s`: the clock was set far ahead since."""
+    try:
+        kept = read_record(os.path.join(job_dir, names.LAUNCH), Launch)
+    except Unreadable:
+        return False
+    boot = boot_identity()
+    boot_age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - boot.init_ticks / float(os.sysconf("SC_CLK_TCK"))
+    return kept is not None and kept.boot == boot and boot_age_s < older_than_s
 
 
 def _ended_at(home: Home, job_dir: str) -> Optional[float]:

@@ -90,6 +90,10 @@ AROUND_THE_END = MOMENT + "test_a_stop_around_the_very_moment_of_the_end_tells_o
 JUST_BEFORE = MOMENT + "test_an_end_just_before_the_stop_stays_what_it_was"
 BOTH_KILLED = MOMENT + "test_a_stop_whose_keeper_is_killed_before_it_acts_is_carried_out_by_whoever_looks"
 STOPPER_KILLED = MOMENT + "test_a_stopper_that_is_killed_too_is_followed_by_another"
+BESIDE = "faults/test_upgrades_and_sweeps.py::"
+PUSHED_ANEW = BESIDE + "test_jobs_go_on_and_end_with_their_codes_while_the_agent_is_replaced_again_and_again"
+SWEEP_RACE = BESIDE + "test_a_sweep_that_races_with_readers_and_ends_takes_no_code_and_no_living_folder"
+AT_ONCE = BESIDE + "test_of_64_starts_at_once_32_run_and_the_others_are_told_the_limit"
 RESTARTS = "faults/test_restarts.py::"
 CONTAINER = RESTARTS + "test_after_a_restart_running_is_unknown_ended_stays_and_reserved_may_start"
 CONTAINER_LINE = RESTARTS + "test_who_stood_in_line_when_the_container_went_never_started_and_the_card_is_free"
@@ -196,8 +200,8 @@ MATRIX: dict[str, Row] = {
     "F36": Row("a follower over the cap, over the end, beyond the end", (CAP, FLOOD, FOLLOWER, BURST, BYTES)),
     "F37": Row("the client is cut off at any point of a start", (KILLED_AGENT, SAME_ID, NOBODY_ASKS)),
     "F38": Row("logout in each launch mode", (SYSTEM_UNIT, USER_UNIT, SESSION, KILLING)),
-    "F39": Row("the agent is pushed anew, its old folder removed, while a run goes on", gap="the whole of it"),
-    "F40": Row("64 starts at once, 32 allowed, one card", (TOO_MANY, RACE), gap="64 at once"),
+    "F39": Row("the agent is pushed anew, its old folder removed, while a run goes on", (PUSHED_ANEW,)),
+    "F40": Row("64 starts at once, 32 allowed, one card", (TOO_MANY, RACE, AT_ONCE)),
     "F41": Row("one, two, one card in line; a dead waiter; a stop", (DEAD_WAITER, WAITERS, BUILDING)),
     "F42": Row("the lock file unlinked, replaced, closed, a link", (LOCK_GONE, LOCK_MODES, LOCK_KINDS)),
     "F43": Row(
@@ -209,8 +213,10 @@ MATRIX: dict[str, Row] = {
         ),
         gap="a card that is gone while its run goes on",
     ),
-    "F44": Row("the clock a month back, a year ahead", (CLOCK_BACK,), gap="the sweep"),
-    "F45": Row("the sweep races with readers and an ending keeper", gap="the whole of it"),
+    "F44": Row(
+        "the clock a month back, a year ahead", (CLOCK_BACK, SWEEP + "test_a_clock_that_was_set_makes_no_young_log_old")
+    ),
+    "F45": Row("the sweep races with readers and an ending keeper", (SWEEP_RACE,)),
     "F46": Row("systemd's tools hang or lie", (TOOL_FAILS, TOOL_LIES, LATE_UNIT)),
     "F47": Row("no ctypes, Python 3.8, no cgroup, hidepid, seccomp", (OLD_PYTHON, *ODD_HOSTS)),
     "F48": Row("the keeper is stopped over the end", (FROZEN_KEEPER,)),
@@ -253,7 +259,7 @@ REGRESSIONS: dict[int, Row] = {
     30: Row("a unit inactive while its process ran", (UNIT_ALONE,)),
     31: Row("the last process's status is nobody's", (LEFTOVERS,)),
     32: Row("a restart of the parent killed all jobs", (DETACHED,)),
-    33: Row("a restarted agent forgot its jobs", (DETACHED,), gap="asked by another build"),
+    33: Row("a restarted agent forgot its jobs", (DETACHED, PUSHED_ANEW)),
     34: Row("SIGHUP reached a job that handles it", (DETACHED,)),
     35: Row("a worker that cannot be killed", (STUCK, STUCK_CARD)),
     36: Row("the run over, the card still occupied", gap="the card drains before the lease goes"),
@@ -271,7 +277,7 @@ REGRESSIONS: dict[int, Row] = {
     46: Row("locks on a network file system", (NETWORK,)),
     47: Row("pid file and a recycled pid after a reboot", (RESTARTED, RECYCLED)),
     48: Row("an empty state file stopped the agent for ever", (BROKEN,)),
-    49: Row("the program replaced under a running process", gap="the agent pushed anew"),
+    49: Row("the program replaced under a running process", (PUSHED_ANEW,)),
     50: Row("the card's order differs from the driver's", (DEVICE_0,)),
     51: Row("a UUID in the variable crashed a library", (DEVICE_0,)),
     52: Row("free memory is true until it is used", (RACE, WAITERS)),

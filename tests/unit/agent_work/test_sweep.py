@@ -7,13 +7,15 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aicrun.agent import store, sweep
 from aicrun.agent.home import Home
-from aicrun.agent.records import write_record
+from aicrun.agent.process import boot_identity
+from aicrun.agent.records import Launch, write_record
 from aicrun.wire import names
 from aicrun.wire.jobs import Decision, End, JobRequest
 
@@ -127,3 +129,22 @@ def test_workspaces_environments_and_checkpoints_are_never_touched(
     a_job(home, job(), ended_at=0.0)
     sweep.sweep(home, NOW, older_than_s=0)
     assert (folder / "precious").exists()
+
+
+@pytest.mark.parametrize(
+    ("set_by_s", "same_boot", "stays"),
+    [(-30 * 86400, True, True), (-30 * 86400, False, True), (365 * 86400, True, True), (365 * 86400, False, False)],
+    ids=["back a month", "back a month and restarted", "a year ahead", "a year ahead and restarted"],
+)
+def test_a_clock_that_was_set_makes_no_young_log_old(
+    home: Home, job: Job, set_by_s: float, same_boot: bool, stays: bool
+) -> None:
+    """Only what another boot left can have lain for a week when this boot is younger than that."""
+    folder = a_job(home, job(), ended_at=NOW)
+    boot = boot_identity()
+    kept = boot if same_boot else replace(boot, boot_id="another")
+    write_record(str(folder / names.LAUNCH), Launch("keeper", 1, 1, kept, "", "", "D", True, True, NOW))
+    older_than_s = max(sweep.WEEK_S, time.clock_gettime(time.CLOCK_BOOTTIME) + 3600)
+    rows = sweep.sweep(home, NOW + set_by_s, older_than_s)
+    assert [row.path for row in rows] == ([] if stays else [str(folder)])
+    assert folder.exists() is stays
