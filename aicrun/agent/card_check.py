@@ -10,6 +10,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 from aicrun.agent import cards, process
 from aicrun.wire import names
 from aicrun.wire.facts import Card, CardProcess, Cards
+from aicrun.wire.jobs import CardNeed, JobRequest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,14 +27,14 @@ class Found:
     unverified: str = ""
 
 
-def check(uuids: Tuple[str, ...], job_id: str, login: Mapping[str, str]) -> Found:
-    """Ask the driver about the cards `uuids`, which this process holds for `job_id`; never raises, may take seconds."""
-    left = _left_behind(uuids, job_id)
+def check(uuids: Tuple[str, ...], request: JobRequest, login: Mapping[str, str]) -> Found:
+    """Ask the driver about the cards `uuids`, held by this process for `request`; never raises, may take seconds."""
+    left = _left_behind(uuids, request.job_id)
     if left:
         pids = ", ".join(str(pid) for pid in left[:8])
         told = {"reason": "leftover", "pids": pids}
         return Found("its last job is over, but of its processes these live: pid %s" % pids, told)
-    told_cards = cards.cards(login)
+    told_cards = cards.cards(login, looks=cards.LOOKS)
     by_uuid = {card.uuid: card for card in told_cards.cards}
     for uuid in uuids:
         card = by_uuid.get(uuid)
@@ -42,7 +43,7 @@ def check(uuids: Tuple[str, ...], job_id: str, login: Mapping[str, str]) -> Foun
             return Found("card %s cannot be seen: %s" % (uuid, why), {"reason": "card_missing", "card": uuid})
         if card.state != "ok":
             return Found("card %d is %s" % (card.index, card.state), {"reason": card.state, "card": uuid})
-        busy = _busy(card, job_id)
+        busy = _taken(card, request) or _too_full(card, request.card_need)
         if busy is not None:
             return busy
     blind = [str(by_uuid[uuid].index) for uuid in uuids if not by_uuid[uuid].processes_listed]
@@ -68,26 +69,40 @@ def environment(uuids: Tuple[str, ...], told: Cards) -> Dict[str, str]:
 
 
 def drained(uuids: Tuple[str, ...], login: Mapping[str, str]) -> bool:
-    """True when the driver lists nobody on the cards any more, or cannot tell who is on them."""
+    """True when the driver lists nobody of ours on the cards any more, or cannot tell who is on them."""
     told = cards.cards(login)
-    mine = [card for card in told.cards if card.uuid in uuids]
-    return not any(one.kind == "compute" for card in mine if card.processes_listed for one in card.processes)
+    mine = [card for card in told.cards if card.uuid in uuids and card.processes_listed]
+    return not any(one.kind == "compute" and _is_ours(one) for card in mine for one in card.processes)
 
 
-def _busy(card: Card, job_id: str) -> Optional[Found]:
+def _taken(card: Card, request: JobRequest) -> Optional[Found]:
+    """Somebody else is on the card, or it is busy where nobody can say with whom."""
+    need, used = request.card_need, card.utilization_percent
     if not card.processes_listed:
-        return None
+        if used is None or used <= need.busy_most_percent:
+            return None
+        told = {"card": card.uuid, "reason": "utilization"}
+        return Found("card %d is %d%% busy, and nobody can list its processes" % (card.index, used), told)
     for one in card.processes:
-        if one.kind == "compute" and one.job_id != job_id:
-            used = "%d MiB" % one.vram_mib if one.vram_mib is not None else "memory unknown"
-            who = "pid %d of %s, %s" % (one.pid, one.user or "an unknown account", used)
-            facts = {"card": card.uuid, "pid": str(one.pid), "user": one.user, "vram": used}
-            if _is_ours(one):
-                return Found(
-                    "card %d still has its last job on it: %s" % (card.index, who), dict(facts, reason="leftover")
-                )
+        if one.kind != "compute" or one.job_id == request.job_id:
+            continue
+        amount = "%d MiB" % one.vram_mib if one.vram_mib is not None else "memory unknown"
+        who = "pid %d of %s, %s" % (one.pid, one.user or "an unknown account", amount)
+        facts = {"card": card.uuid, "pid": str(one.pid), "user": one.user, "vram": amount}
+        if _is_ours(one):
+            return Found("card %d still has its last job on it: %s" % (card.index, who), dict(facts, reason="leftover"))
+        if not need.foreign_allowed:
             return Found("card %d is used by a process that stands in no line: %s" % (card.index, who), facts)
     return None
+
+
+def _too_full(card: Card, need: CardNeed) -> Optional[Found]:
+    """Less is free than was asked for: also a desktop, or a program of before, may have taken it since the plan."""
+    free = card.vram_free_mib
+    if free is None or free >= need.vram_mib:
+        return None
+    told = {"card": card.uuid, "reason": "vram_free", "free_mib": str(free), "asked_mib": str(need.vram_mib)}
+    return Found("card %d has %d MiB free, %d are asked" % (card.index, free, need.vram_mib), told)
 
 
 def _is_ours(one: CardProcess) -> bool:

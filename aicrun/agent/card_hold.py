@@ -122,7 +122,7 @@ class CardHold:
         if self._checked_at and now - self._checked_at < RECHECK_S:
             return False
         leases.check(self._ticket.folder, self._lease)
-        found = card_check.check(self._lease.uuids, self._request.job_id, os.environ)
+        found = card_check.check(self._lease.uuids, self._request, os.environ)
         self._checked_at = time.monotonic()
         self.env = found.env
         before = self._said

@@ -20,7 +20,7 @@ from aicrun.wire import names
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import HostReading
 from aicrun.wire.hashes import digest
-from aicrun.wire.jobs import Client, JobRequest, Limits, Retry, Setup, Upload
+from aicrun.wire.jobs import CardNeed, Client, JobRequest, Limits, Retry, Setup, Upload
 
 RUN_ID = "${run.id}"
 JOB_ID = "${job.id}"
@@ -95,7 +95,16 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         priority=spec.queue_priority,
         retry=retry(spec),
         first_attempt=site.first_attempt,
+        card_need=card_need(spec),
     )
+
+
+def card_need(spec: RunSpec) -> CardNeed:
+    """What the host looks for on each card under its lock, as the plan did before."""
+    gpu = spec.machine.gpu
+    if gpu is None:
+        return CardNeed()
+    return CardNeed(gpu.vram_mib + gpu.headroom_mib, gpu.foreign_allowed, gpu.max_utilization_percent)
 
 
 def filled(draft: JobRequest, *, job_id: str, run_id: str, rank: str, client: Client) -> JobRequest:

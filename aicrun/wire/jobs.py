@@ -78,6 +78,19 @@ class Limits:
 
 
 @dataclasses.dataclass(frozen=True)
+class CardNeed:
+    """What the command needs to find on each of its cards when it starts; the defaults ask for nothing.
+
+    `vram_mib` must be free. `foreign_allowed`: somebody else's compute process is no hindrance. `busy_most_percent` is
+    looked at only where a card's processes cannot be listed.
+    """
+
+    vram_mib: int = 0
+    foreign_allowed: bool = False
+    busy_most_percent: int = 100
+
+
+@dataclasses.dataclass(frozen=True)
 class Retry:
     """Further attempts of a job: `most` of them, after an ending in `when`; none by default.
 
@@ -137,6 +150,7 @@ class JobRequest:
     priority: int = 0
     retry: Retry = Retry()
     first_attempt: int = 1
+    card_need: CardNeed = CardNeed()
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from agent_rig import Refusal
-from fake_nvml.driver import can_be_built
+from fake_nvml.driver import TWO_CARDS, can_be_built
 from faults.test_cards_and_line import A, B, Box
+from support import until
 
+from aicrun.agent.card_hold import DRAIN_S
 from aicrun.wire.codec import to_json
+from aicrun.wire.jobs import CardNeed
+from aicrun.wire.seen import InLine
 from aicrun.wire.status import Status
 
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
+ONE_CARD = TWO_CARDS.partition("card GPU-bbbb")[0]
 
 
 @pytest.fixture
@@ -59,3 +66,41 @@ def test_eight_starts_at_once_for_two_idle_cards_start_two_and_name_the_holder_t
     assert answers[-2:] == ["ok", "ok"]
     assert {answer.partition(" at-once-")[0] for answer in answers[:-2]} == {"gpu_busy"}
     assert all(answer.partition(" at-once-")[2].isdigit() for answer in answers[:-2]), answers
+
+
+def test_a_stranger_who_is_allowed_keeps_nobody_out_and_delays_no_release(box: Box) -> None:
+    stranger = subprocess.Popen(["sleep", "100"])
+    try:
+        box.driver.write(ONE_CARD + f"  holder {stranger.pid} compute 900\n")
+        job = box.start("true", card_need=CardNeed(foreign_allowed=True), queue_wait_s=0)
+        began = time.monotonic()
+        assert box.rig.ended(job, 60).card_allocated
+        until(lambda: not box.held(), 20)
+        # It waited for its own processes to leave the card, not for the stranger's.
+        assert time.monotonic() - began < DRAIN_S
+        with pytest.raises(Refusal, match=f"pid {stranger.pid} of"):
+            box.start("true", queue_wait_s=0)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_memory_that_a_desktop_took_since_the_plan_is_waited_for(box: Box) -> None:
+    need = CardNeed(vram_mib=20480)
+    box.driver.write(ONE_CARD.replace("  used 100", "  used 9000"))
+    with pytest.raises(Refusal, match="card 0 has 15276 MiB free, 20480 are asked") as refused:
+        box.start("true", card_need=need, queue_wait_s=0)
+    assert (refused.value.token, refused.value.facts["cards"]) == ("gpu_busy", A)
+    job = box.start("true", card_need=need)
+    until(lambda: "15276 MiB free" in (box.rig.report(job).line or InLine(())).why, 60)
+    box.driver.write(ONE_CARD)
+    assert box.rig.ended(job, 60).card_allocated
+    assert box.status(job) is Status.SUCCEEDED
+
+
+def test_a_busy_card_whose_processes_nobody_can_list_is_waited_for(box: Box) -> None:
+    box.driver.write("answer nvmlDeviceGetComputeRunningProcesses_v3 4\n" + ONE_CARD.replace("n 3", "n 0 0 97 0"))
+    with pytest.raises(Refusal, match="card 0 is 97% busy, and nobody can list its processes"):
+        box.start("true", card_need=CardNeed(busy_most_percent=10), queue_wait_s=0)
+    job = box.start("true", queue_wait_s=0)
+    assert box.rig.ended(job, 60).card_allocated

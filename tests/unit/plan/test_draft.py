@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from unit.plan.worlds import answered, disk, fleet, machine, sft_wish, spec, wish
+from unit.plan.worlds import answered, card, disk, fleet, gpu_spec, machine, sft_wish, spec, wish
 
 from aicrun.plan.ask import paths_to_ask
 from aicrun.plan.decide import plan
-from aicrun.plan.draft import filled
+from aicrun.plan.draft import card_need, filled
 from aicrun.plan.model import Fleet, Options, RunPlan, Wanted
 from aicrun.spec.model import CheckpointSpec, DiskDemand, Machine, Selector, SetupSpec, SourceSpec, UploadSpec
 from aicrun.wire.facts import Python
-from aicrun.wire.jobs import Client, JobRequest, Source
+from aicrun.wire.jobs import CardNeed, Client, JobRequest, Source
 
 SOURCE = Source("ab" * 32, 3, 100)
 TREE = SourceSpec("/home/ana/project")
@@ -214,6 +214,15 @@ def test_a_run_with_a_card_asks_for_it_by_uuid_and_says_how_it_waits() -> None:
     # Not for its card: only its upload target is one that this version cannot write to.
     assert item.apply_refusal is not None and item.apply_refusal.code == "AIC-E682"
     assert (item.draft.queue_wait_s, item.draft.priority) == (86400, 0)
+
+
+def test_the_host_is_told_what_to_find_on_the_card_when_the_run_starts() -> None:
+    assert card_need(spec()) == CardNeed()
+    asked = gpu_spec(20, foreign_allowed=True, max_utilization_percent=25)
+    assert card_need(asked) == CardNeed(20480 + 1024, True, 25)
+    made = plan((wish(asked),), fleet(answered("lab", (card(0, "RTX 3090", 24),))), Options()).runs[0]
+    assert made.draft is not None
+    assert made.draft.card_need == card_need(asked)
 
 
 def test_a_run_with_another_target_is_planned_and_not_applied() -> None:
