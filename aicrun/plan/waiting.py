@@ -21,7 +21,7 @@ class Place:
 
     card: CardOn
     stranger: bool
-    rank: tuple[bool, int, int]
+    rank: tuple[bool, bool, int, int]
 
 
 def places_of(verdicts: tuple[Verdict, ...]) -> tuple[Place, ...]:
@@ -33,7 +33,10 @@ def places_of(verdicts: tuple[Verdict, ...]) -> tuple[Place, ...]:
         if spare is None or not tokens <= WAITABLE or not isinstance(verdict.candidate, CardOn):
             continue
         display = any(remark.startswith("display, ") for remark in verdict.remarks)
-        found.append(Place(verdict.candidate, bool(tokens & _STRANGERS), (display, spare, number)))
+        # On a drained machine the card that waits for nothing else is the first to come free.
+        more_than_drained = "drained" in tokens and tokens != {"drained"}
+        rank = (display, more_than_drained, spare, number)
+        found.append(Place(verdict.candidate, bool(tokens & _STRANGERS), rank))
     return tuple(sorted(found, key=lambda place: (place.stranger, place.rank)))
 
 

@@ -43,7 +43,7 @@ from aicrun.plan.environment import setup_on
 from aicrun.plan.model import Fleet, MachineView, Options, Plan, Wanted
 from aicrun.plan.words import cells
 from aicrun.spec.model import CheckpointSpec, Selector, SetupSpec, UploadSpec
-from aicrun.wire.facts import Notes, Survival
+from aicrun.wire.facts import Drain, Notes, Survival
 from aicrun.wire.jobs import JobReport, Source, StepReport
 
 SCREENS = REPOSITORY / "tests/golden/screens"
@@ -155,6 +155,18 @@ def _taken() -> Fleet:
 
 def test_2_a_plan_that_waits() -> None:
     golden("2_waits", plan((sft_wish(),), _taken(), Options()))
+
+
+def test_2_a_plan_that_waits_for_a_drained_machine() -> None:
+    mark = Drain("root", True, 2 * HOUR, "new power supply, back on Monday", "ana@desk")
+    view = fleet(lab(drain=mark), home(15.4, processes=(stranger(8121, "python", "bo", 6.9),)))
+    asked = sft_run(machine=Selector(names=("lab",), gpu=demand(20)))
+    golden("2_drained", plan((Wanted(asked, SOURCE, {"requirements.txt": REQUIREMENTS}),), view, Options()))
+
+
+def test_cpu_on_a_drained_machine() -> None:
+    here = answered("here", (), machine("here", data=""), drain=Drain("ana", False, 0.5 * HOUR))
+    golden("cpu_drained", plan((_cpu(),), fleet(here, file=""), Options()))
 
 
 def test_a_plan_warns_where_the_logout_ends_the_run() -> None:
