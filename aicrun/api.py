@@ -224,7 +224,7 @@ def apply(
     try:
         return _carried_out(session, planned, tell)
     except HostRefused as error:
-        if not again or error.token not in ("busy", "gpu_busy"):
+        if not again or error.token not in ("busy", "gpu_busy", "drained"):
             raise
         second = _planned(session, planned.wanted, planned.snapshots, planned.plan.options, planned.excepted)
         if not approve(second):

@@ -117,3 +117,16 @@ def test_a_run_without_a_card_is_refused_on_a_drained_machine(box: Project) -> N
     assert "aicrun machines drain here --off" in planned.stdout
     assert box.run("machines", "drain", "here", "--off").returncode == 0
     assert box.run("plan", "run.yaml").returncode == 0
+
+
+def test_a_machine_that_was_drained_between_plan_and_start_is_planned_again(box: Project) -> None:
+    """A saved plan is refused; an apply looks once more, and finds that nothing there takes the run now."""
+    box.write("python3 work.py 0", "plain")
+    assert box.run("plan", "run.yaml", "-o", "plan.json").returncode == 0
+    assert box.run("machines", "drain", "--why", "moving house").returncode == 0
+    stale = box.run("apply", "plan.json", "--yes")
+    assert stale.returncode == 9, stale.stdout + stale.stderr
+    assert "drained by root" in stale.stdout + stale.stderr
+    refused = box.run("apply", "run.yaml", "--yes")
+    assert refused.returncode == 5
+    assert box.starts() == []
