@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import history, log_files, outlook, overdue
+from aicrun.agent import history, log_files, outlook, overdue, silence
 from aicrun.agent.evidence import Known, gather, next_attempt
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_words
@@ -157,6 +157,7 @@ def _step(step: StepSeen, folder: str, kept: bool, now: float) -> StepReport:
         exit=step.exit,
         log_bytes=log.total if log is not None else 0,
         log_dropped_bytes=log.dropped + log_files.fallen_out(log) if log is not None else 0,
+        quiet_s=silence.quiet_s(folder) if kept and state == "running" else None,
     )
 
 

@@ -309,7 +309,10 @@ class End:
 
 @dataclasses.dataclass(frozen=True)
 class StepReport:
-    """A step of the newest attempt: `state` is `waiting`, `running`, `ended` or `lost`."""
+    """A step of the newest attempt: `state` is `waiting`, `running`, `ended` or `lost`.
+
+    `quiet_s` is how long it has said nothing, only once that is longer than `limits.stall`.
+    """
 
     step: str
     state: str = "waiting"
@@ -318,6 +321,7 @@ class StepReport:
     exit: Optional[StepExit] = None
     log_bytes: int = 0
     log_dropped_bytes: int = 0
+    quiet_s: Optional[float] = None
 
 
 @dataclasses.dataclass(frozen=True)

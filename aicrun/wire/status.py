@@ -109,6 +109,7 @@ EVENTS = (
     "ended",
     "notes_failed",
     "pin_violated",
+    "stalled",
     "card_unverified",
     "card_unused",
 )
@@ -151,7 +152,7 @@ def status_of(report: JobReport) -> Standing:
         return Standing(Status.ENQUEUED, why=_waiting(report))
     if report.phase in ("command", "upload"):
         phase = "training" if report.phase == "command" else "uploading"
-        why = "" if report.supervised else "its keeper is gone: the exit code will not be known"
+        why = _silence(report) if report.supervised else "its keeper is gone: the exit code will not be known"
         return Standing(Status.IN_PROGRESS, phase=phase, why=why)
     return Standing(Status.BUILDING, phase="setup" if report.phase == "between" else report.phase)
 
@@ -183,6 +184,15 @@ def reason_of(step: str, end: StepExit) -> str:
     if end.signal is not None:
         return "oom_kill" if end.oom_kill else "signal"
     return "exit_code"
+
+
+def _silence(report: JobReport) -> str:
+    quiet_s = next((step.quiet_s for step in report.steps if step.quiet_s is not None), None)
+    if quiet_s is None:
+        return ""
+    return "no output for %s, longer than limits.stall" % (
+        "%ds" % quiet_s if quiet_s < 120 else "%dm" % (quiet_s / 60),
+    )
 
 
 def _waiting(report: JobReport) -> str:

@@ -94,6 +94,10 @@ BESIDE = "faults/test_upgrades_and_sweeps.py::"
 PUSHED_ANEW = BESIDE + "test_jobs_go_on_and_end_with_their_codes_while_the_agent_is_replaced_again_and_again"
 SWEEP_RACE = BESIDE + "test_a_sweep_that_races_with_readers_and_ends_takes_no_code_and_no_living_folder"
 AT_ONCE = BESIDE + "test_of_64_starts_at_once_32_run_and_the_others_are_told_the_limit"
+SILENCE = (
+    "faults/test_silence.py::test_ranks_that_wait_for_a_dead_one_are_told_as_silent_and_go_on",
+    "faults/test_silence.py::test_a_silence_is_taken_back_when_it_speaks_and_told_again_the_next_time",
+)
 RESTARTS = "faults/test_restarts.py::"
 CONTAINER = RESTARTS + "test_after_a_restart_running_is_unknown_ended_stays_and_reserved_may_start"
 CONTAINER_LINE = RESTARTS + "test_who_stood_in_line_when_the_container_went_never_started_and_the_card_is_free"
@@ -291,7 +295,7 @@ FIELD: dict[str, Row] = {
     "F01": Row("ended by signal 9 without a word", (SIGNALS, KILLS + "test_the_job_alone_killed_is_a_signal")),
     "F03": Row("loader processes that escaped a stop kept the cards", (WILD, WORKER)),
     "F05": Row("only the main process was ended", (GROUP, WILD)),
-    "F06": Row("one rank dies, the others wait for ever", gap="running stays running; the stall is told"),
+    "F06": Row("one rank dies, the others wait for ever", SILENCE),
     "F07": Row("the stop never reached the script", (HANDLER,)),
     "F10": Row(
         "a pipe hid the failure", (ENDINGS + "test_a_failing_first_part_of_a_pipe_fails_the_run",), gap="the four forms"
@@ -331,5 +335,5 @@ LOGS: dict[str, Row] = {
     "D08": Row("a follower that lost the start", (BURST,)),
     "D10": Row("a loss of NaN broke the reader", (LOG + "test_numbers_that_are_none_break_no_report",)),
     "D11": Row("every tool writes another bar", ("unit/agent/test_outlook.py::test_the_logs_of_known_tools",)),
-    "D12": Row("a step of ten minutes looks like a hang", gap="the notice of a stall"),
+    "D12": Row("a step of ten minutes looks like a hang", SILENCE),
 }

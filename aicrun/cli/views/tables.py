@@ -101,6 +101,9 @@ def _detail(found: api.Found) -> str:
     if standing.status is api.Status.ENQUEUED and report.line is not None and report.line.position:
         place = ordinal(report.line.position)
         return f"drained, {place}" if report.line.reason == "drained" else f"{place} in line"
+    quiet = next((step.quiet_s for step in report.steps if step.quiet_s is not None), None)
+    if quiet is not None:
+        return f"silent for {duration(quiet)}"
     if standing.status is api.Status.SUCCEEDED:
         return ago(report.ended_age_s) if report.ended_age_s is not None else ""
     if standing.status is api.Status.STOPPED and report.stop is not None:
