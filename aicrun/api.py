@@ -38,6 +38,7 @@ from aicrun.lifecycle import notes as _notes
 from aicrun.lifecycle import snapshot as _snapshot
 from aicrun.lifecycle import stop as _stop
 from aicrun.lifecycle import survey as _survey
+from aicrun.lifecycle import transfer as transfer
 from aicrun.lifecycle import upload as _upload
 from aicrun.lifecycle.apply import Outcome as Outcome
 from aicrun.lifecycle.ending import Ending as Ending

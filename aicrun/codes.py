@@ -62,6 +62,12 @@ AIC-E016 stdout takes nothing more
 AIC-E017 the plan cannot be written
   The folder is missing, may not be written, or its disk is full. The plan was made, and nothing was changed.
   | aicrun plan run.yaml -o ~/plan.json
+AIC-E020 something else is there already
+  A pull replaces nothing unasked. What is the same, by its SHA-256, is left as it is and counts as done.
+  | aicrun pull lab:/data/out/model.bin . --replace
+AIC-E021 there is nothing to send
+  The path is not there, cannot be read, or is neither a file nor a folder. Links are not followed.
+  | aicrun push model.bin lab:/data/
 AIC-E019 machines.yaml cannot be changed by a command
   It is laid out in a way that a small change would not keep: a list in brackets, say. Nothing was written.
   | aicrun explain machines
@@ -215,6 +221,24 @@ AIC-E631 the old job did not end
   A replaced job must have ended, with its whole process tree, before the new one starts. It has not, so the new one
   was not started.
   | aicrun inspect sft-run
+AIC-E640 exists: something else is there already
+  A push or pull replaces nothing unasked. What is the same, by its SHA-256, is left as it is and counts as done.
+  | aicrun pull lab:/data/out/model.bin . --replace
+AIC-E641 not_a_file: it is neither a regular file nor a folder
+  Links and devices are not followed. In a folder they are left out, and named.
+  | aicrun exec lab -- ls -l /data/out
+AIC-E642 too_large: it holds more files than one transfer takes
+  200,000 files in one folder. Pack them, or take its folders one by one.
+  | aicrun exec lab -- tar -cf /data/out.tar /data/out
+AIC-E643 unreadable: a file over there cannot be read
+  The account that ssh logs in as may not read it, or the disk refuses.
+  | aicrun exec lab -- ls -l /data/out
+AIC-E644 unwritable: a file over there cannot be written
+  The account may not write there, or the disk is full. What was sent lies beside its place, and goes on from there.
+  | aicrun doctor lab
+AIC-E645 transfer_failed: what arrived is not what was sent
+  The SHA-256 of the two sides differ. Nothing was put in place. The file may have been written to meanwhile.
+  | aicrun pull lab:/data/out/model.bin .
 AIC-E650 a source file changed while it was read
   What is sent must be what was hashed. A file was written meanwhile, so nothing was started.
   | aicrun apply run.yaml

@@ -51,6 +51,12 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "doctor": ("doctor", "doctor"),
     "gc": ("sweep", "gc"),
     "drain": ("drains", "drain"),
+    "file_list": ("files", "listing"),
+    "file_read": ("files", "read"),
+    "file_hash": ("files", "digest"),
+    "file_begin": ("files", "begin"),
+    "file_write": ("files", "write"),
+    "file_finish": ("files", "finish"),
     "exec": ("execute", "start"),
     "exec_more": ("execute", "more"),
 }

@@ -38,6 +38,8 @@ COMMANDS = {
     "delete": ("verbs", "Remove an ended run's records and logs"),
     "machines": ("machines", "Every machine and card as it is now"),
     "ssh": ("remote", "A shell where a run works, with its environment"),
+    "push": ("transfers", "Send a file or folder to a machine"),
+    "pull": ("transfers", "Bring a file or folder from a machine"),
     "exec": ("remote", "Run a short command on a machine"),
     "notes": ("hosts", "Read or add to a machine's notes"),
     "doctor": ("hosts", "Look for what is wrong with a machine"),

@@ -7,12 +7,14 @@ nobody up.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import IO, Any, TypeVar
 
 from aicrun.errors import AgentBroken
+from aicrun.hosts.agent_files import AgentFiles
 from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
-from aicrun.hosts.backend import Drained, LogSlice, Question, Reserved, Said, ShortCommand
+from aicrun.hosts.backend import Drained, LogSlice, Question, RemoteFiles, Reserved, Said, Sending, ShortCommand
 from aicrun.hosts.bundle import Bundle, build
 from aicrun.hosts.transport import Transport
 from aicrun.wire.codec import WireError, from_json, to_json
@@ -190,6 +192,26 @@ class AgentBackend:
             argv = tuple("shell+secrets" if word == "shell" else word for word in argv)
         return self._transport.attended(argv, ports)
 
+    def files(self, path: str) -> RemoteFiles:
+        """The regular files at a path of the host."""
+        return self._files.files(path)
+
+    def read_file(self, path: str, offset: int, size: int) -> Iterator[bytes]:
+        """Bytes of a file, piece by piece."""
+        return self._files.read(path, offset, size)
+
+    def hash_file(self, path: str) -> tuple[str, int]:
+        """(SHA-256, bytes) of a file of the host."""
+        return self._files.hash(path)
+
+    def write_file(self, sending: Sending, source: IO[bytes], tell: Callable[[int], None]) -> tuple[str, bool]:
+        """Put one file in place, whole or not at all."""
+        return self._files.write(sending, source, tell)
+
+    @cached_property
+    def _files(self) -> AgentFiles:
+        return AgentFiles(AgentLink(self._transport.bulk(), self._bundle))
+
     def execute(self, wanted: ShortCommand) -> Iterator[Said]:
         """Run a short command on a connection of its own; what ends that connection ends the command."""
         link = AgentLink(self._transport, self._bundle)
@@ -232,6 +254,8 @@ class AgentBackend:
     def close(self) -> None:
         """End the connection; runs are not touched."""
         self._link.close()
+        if "_files" in self.__dict__:
+            self._files.close()
         self._transport.close()
 
     def _call(self, name: str, **body: Any) -> dict[str, Any]:

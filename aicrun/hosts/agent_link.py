@@ -49,6 +49,12 @@ _CODES = {
     "protocol_mismatch": "AIC-E614",
     "secret_refused": "AIC-E616",
     "drained": "AIC-E615",
+    "exists": "AIC-E640",
+    "not_a_file": "AIC-E641",
+    "too_large": "AIC-E642",
+    "unreadable": "AIC-E643",
+    "unwritable": "AIC-E644",
+    "transfer_failed": "AIC-E645",
 }
 
 
@@ -94,6 +100,31 @@ class AgentLink:
                 watch.restart()
         for reply in replies:
             self._unwrapped(reply)
+
+    def call_ahead(
+        self, name: str, requests: Iterable[tuple[dict[str, Any], bytes]], ahead: int, deadline_s: float = DEADLINE_S
+    ) -> Iterator[bytes]:
+        """The payloads of several calls in their order, `ahead` of them asked for beforehand; raises at a refusal.
+
+        Its answers must fit into what the connection holds, or both sides wait for each other: small requests for
+        large answers, or the other way round. `deadline_s` is for each answer.
+        """
+        waiting = 0
+        with self._lock, self._speaking(deadline_s) as (channel, watch):
+            for body, payload in requests:
+                write_request(channel.stdin, name, body, payload)
+                waiting += 1
+                if waiting > ahead:
+                    yield self._next(channel, watch)
+                    waiting -= 1
+            for _ in range(waiting):
+                yield self._next(channel, watch)
+
+    def _next(self, channel: Channel, watch: Watch) -> bytes:
+        reply, payload = read_reply(channel.stdout, self._marker)
+        self._unwrapped(reply)
+        watch.restart()
+        return payload
 
     def close(self) -> None:
         """End the connection; the agent sees the end of its input and goes. A call that still waits is cut off."""

@@ -6,9 +6,9 @@ A start is never retried blindly: it is asked for by job id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from aicrun.wire.facts import Drain, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
@@ -96,6 +96,32 @@ class Said:
     timed_out: bool = False
     dropped_bytes: int = 0
     duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFiles:
+    """What lies at a path over there: (relative path, bytes, mode bits) of each regular file, sorted.
+
+    The path is "" for a file itself. `skipped` are links and devices. All of it is the host's text.
+    """
+
+    path: str
+    is_folder: bool
+    files: tuple[tuple[str, int, int], ...]
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A file on its way to a machine. `path` may be a folder there: then `name` is put behind it."""
+
+    path: str
+    name: str
+    bytes: int
+    sha256: str
+    mode: int = 0o644
+    replace: bool = False
+    make_folders: bool = False
 
 
 class Backend(Protocol):
@@ -218,6 +244,25 @@ class Backend(Protocol):
 
     def attended(self, job_id: str, secrets: bool, ports: tuple[int, ...]) -> tuple[str, ...]:
         """The local command that is a shell where the job works, for a terminal; `ports` of there answer here too."""
+        ...
+
+    def files(self, path: str) -> RemoteFiles:
+        """The regular files at an absolute path, or one that begins with `~/`."""
+        ...
+
+    def read_file(self, path: str, offset: int, size: int) -> Iterator[bytes]:
+        """The bytes from `offset` up to `size`, piece by piece, on a connection for many bytes."""
+        ...
+
+    def hash_file(self, path: str) -> tuple[str, int]:
+        """(SHA-256, bytes) of a regular file, read over there."""
+        ...
+
+    def write_file(self, sending: Sending, source: IO[bytes], tell: Callable[[int], None]) -> tuple[str, bool]:
+        """(its path there, whether it lay there already): what was sent of it before is not sent again.
+
+        `tell` hears how many bytes lie there.
+        """
         ...
 
     def execute(self, wanted: ShortCommand) -> Iterator[Said]:

@@ -19,8 +19,9 @@ from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults
 from aicrun.hosts.bootstrap import ARGV
 from aicrun.hosts.remote_call import command_of
+from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_keys import trouble_of
-from aicrun.hosts.ssh_route import Route, Target, configuration
+from aicrun.hosts.ssh_route import Route, configuration
 
 CONNECT_TIMEOUT_S = 10
 KEEPALIVE_S = 15
@@ -143,6 +144,14 @@ class OpenSshTransport:
             raise fault
         return done.returncode, done.stdout, done.stderr
 
+    def bulk(self) -> OpenSshTransport:
+        """The same way."""
+        return self
+
+    def attended(self, argv: tuple[str, ...], ports: tuple[int, ...]) -> tuple[str, ...]:
+        """The system's ssh with a terminal."""
+        return attended(self._place.route.target, argv, ports)
+
     def close(self) -> None:
         """End the shared connection and remove its folder; programs over there are not touched."""
         with self._lock:
@@ -228,10 +237,3 @@ def _configuration(route: Route, folder: str) -> str:
     other = configuration()
     lines += [f'Include "{other[1]}"'] if other else ["Include ~/.ssh/config", f"Include {_SYSTEM}"]
     return "\n".join(lines) + "\n"
-
-
-def attended(target: Target, argv: tuple[str, ...], ports: tuple[int, ...]) -> tuple[str, ...]:
-    """The command that runs `argv` on `target` in this terminal; each of `ports` there answers on the same one here."""
-    forwards = tuple(part for port in ports for part in ("-L", f"127.0.0.1:{port}:127.0.0.1:{port}"))
-    strict = ("-o", "StrictHostKeyChecking=yes", "-o", "RemoteCommand=none", "-o", "ExitOnForwardFailure=yes")
-    return ("ssh", *configuration(), "-t", *strict, *forwards, *target.arguments, command_of(argv))

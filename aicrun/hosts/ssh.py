@@ -21,6 +21,7 @@ import paramiko
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults
 from aicrun.hosts.remote_call import command_of
+from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_route import Route
 
 CONNECT_TIMEOUT_S = 10
@@ -191,6 +192,14 @@ class FabricTransport:
         if code is None:
             raise HostUnreachable("AIC-E591", f"{self.name} gave no answer within {timeout_s:.0f}s")
         return code, out, said.encode()
+
+    def bulk(self) -> FabricTransport:
+        """The same way."""
+        return self
+
+    def attended(self, argv: tuple[str, ...], ports: tuple[int, ...]) -> tuple[str, ...]:
+        """The system's ssh with a terminal."""
+        return attended(self._place.route.target, argv, ports)
 
     def close(self) -> None:
         """End the connection; programs over there are not touched."""

@@ -48,6 +48,10 @@ class Transport(Protocol):
         """Run `argv` to its end: (exit code, stdout, stderr); raises `HostUnreachable` after `timeout_s`."""
         ...
 
+    def bulk(self) -> Transport:
+        """The way for many bytes: this one, or a quicker one to the same machine; closed with this one."""
+        ...
+
     def attended(self, argv: tuple[str, ...], ports: tuple[int, ...]) -> tuple[str, ...]:
         """The local command that runs `argv` over there in this terminal; `ports` of there answer here too."""
         ...

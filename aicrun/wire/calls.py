@@ -49,6 +49,12 @@ CALLS = (
     "drain",
     "exec",
     "exec_more",
+    "file_list",
+    "file_read",
+    "file_hash",
+    "file_begin",
+    "file_write",
+    "file_finish",
 )
 
 REFUSALS = (
@@ -68,6 +74,12 @@ REFUSALS = (
     "internal",
     "secret_refused",
     "drained",
+    "exists",
+    "not_a_file",
+    "too_large",
+    "unreadable",
+    "unwritable",
+    "transfer_failed",
 )
 
 _REPLY_HEAD_BYTES = 128

@@ -1,0 +1,206 @@
+"""Files and folders between here and a machine: whole or not at all, resumed, checked, and never over something else.
+
+Names that a host tells are hostile: none may lead out of the folder that a person named. It prints nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from aicrun.errors import TransferFailed, UsageError, Way
+from aicrun.hosts.backend import Backend, RemoteFiles, Sending
+from aicrun.lifecycle.session import Session
+
+PART = ".aicrun-part"
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """How far a transfer is: the file in hand, bytes in place so far, and all that there are."""
+
+    name: str
+    done_bytes: int
+    whole_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a transfer came to: `same` files lay there already; `skipped` are links and devices."""
+
+    to: str
+    files: int
+    bytes: int
+    same: int
+    skipped: tuple[str, ...]
+
+
+Tell = Callable[[Moving], None]
+
+
+def place_of(text: str) -> tuple[str, str] | None:
+    """(machine, path) of `MACHINE:PATH`; None for a path of this machine."""
+    machine, colon, path = text.partition(":")
+    return (machine, path) if colon and machine and "/" not in machine else None
+
+
+def pull(session: Session, machine: str, path: str, to: str, replace: bool, tell: Tell) -> Moved:
+    """Bring a file or folder here; `to` is a folder that is there, or the new name.
+
+    Raises `UsageError` (AIC-E020) when something else is there already, before anything is brought; `TransferFailed`
+    (AIC-E645) when a file is not what was sent; what the machine refuses.
+    """
+    backend = session.backend(session.machine(machine).name)
+    found = backend.files(path)
+    top = _target(to, found.path)
+    plan = tuple((name, os.path.join(top, name) if name else top, size, mode) for name, size, mode in _safe(found))
+    whole, done, same = sum(size for _, _, size, _ in plan), 0, 0
+    there = {name: _is_there(backend, found, name, place, size, replace) for name, place, size, _ in plan}
+    for name, place, size, mode in plan:
+        if there[name]:
+            same += 1
+        else:
+            tell(Moving(name or os.path.basename(place), done, whole))
+            _bring(
+                backend,
+                _beyond(found.path, name),
+                place,
+                (size, mode, replace),
+                _telling(tell, name, done, whole),
+            )
+        done += size
+    tell(Moving("", done, whole))
+    return Moved(top, len(plan), whole, same, found.skipped)
+
+
+def push(session: Session, path: str, machine: str, to: str, replace: bool, tell: Tell) -> Moved:
+    """Send a file or folder there; `to` is a folder that is there, or the new name. Raises as `pull` does."""
+    backend = session.backend(session.machine(machine).name)
+    files, skipped = _here(path)
+    whole, done, same, ended = sum(size for _, _, size, _ in files), 0, 0, to
+    for place, name, size, mode in files:
+        with open(place, "rb") as stream:
+            digest = _hash(place)
+            below = os.path.join(to, os.path.basename(os.path.abspath(path)), name) if name else to
+            alone = "" if name else os.path.basename(place)
+            sending = Sending(below, alone, size, digest, mode, replace, make_folders=bool(name))
+            where, was_there = backend.write_file(sending, stream, _telling(tell, name or alone, done, whole))
+        ended = where if not name else to
+        same += was_there
+        done += size
+    tell(Moving("", done, whole))
+    return Moved(f"{machine}:{ended}", len(files), whole, same, skipped)
+
+
+def _telling(tell: Tell, name: str, before: int, whole: int) -> Callable[[int], None]:
+    return lambda at: tell(Moving(name, before + at, whole))
+
+
+def _safe(found: RemoteFiles) -> Iterator[tuple[str, int, int]]:
+    for name, size, mode in found.files:
+        parts = name.split("/")
+        if name and (os.path.isabs(name) or ".." in parts or "" in parts or "\0" in name):
+            raise TransferFailed("AIC-E645", f"the machine names a file that leads out of the folder: {name[:200]!r}")
+        yield name, size, mode
+
+
+def _target(to: str, remote: str) -> str:
+    return os.path.join(to, os.path.basename(remote.rstrip("/"))) if os.path.isdir(to) or to.endswith("/") else to
+
+
+def _beyond(path: str, name: str) -> str:
+    return f"{path.rstrip('/')}/{name}" if name else path
+
+
+def _is_there(backend: Backend, found: RemoteFiles, name: str, place: str, size: int, replace: bool) -> bool:
+    """True when exactly this file is in place already; raises when another one is."""
+    try:
+        state = os.lstat(place)
+    except FileNotFoundError:
+        return False
+    is_file = stat.S_ISREG(state.st_mode)
+    if is_file and state.st_size == size and _hash(place) == backend.hash_file(_beyond(found.path, name))[0]:
+        return True
+    if replace and is_file:
+        return False
+    raise UsageError("AIC-E020", f"{place} is there already and differs", ways=(Way("replace it", "--replace"),))
+
+
+def _bring(
+    backend: Backend, remote: str, place: str, about: tuple[int, int, bool], tell: Callable[[int], None]
+) -> None:
+    size, mode, replace = about
+    os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+    part = os.path.join(
+        os.path.dirname(place), f".{hashlib.sha256(f'{remote} {size}'.encode()).hexdigest()[:16]}{PART}"
+    )
+    for _ in range(2):
+        _fetch(backend, remote, part, size, tell)
+        if backend.hash_file(remote) == (_hash(part), size):
+            break
+        # It changed over there meanwhile, or what lay here was of another one: once more, from nothing.
+        os.unlink(part)
+    else:
+        ways = (Way("when nobody writes to it any more", f"aicrun pull {backend.machine}:{remote} {place}"),)
+        raise TransferFailed("AIC-E645", f"{remote} is not what arrived: it changes while it is read", ways=ways)
+    os.chmod(part, mode)
+    if replace:
+        os.replace(part, place)
+    else:
+        os.link(part, place)
+        os.unlink(part)
+
+
+def _fetch(backend: Backend, remote: str, part: str, size: int, tell: Callable[[int], None]) -> None:
+    handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(handle, "r+b") as stream:
+        at = stream.seek(0, os.SEEK_END)
+        if at > size:
+            at = stream.seek(0)
+            stream.truncate()
+        for data in backend.read_file(remote, at, size):
+            stream.write(data)
+            at += len(data)
+            tell(at)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _here(path: str) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
+    """([(place, name below the folder or "", bytes, mode)], links and devices that are left out)."""
+    state = _lstat(path)
+    if stat.S_ISREG(state.st_mode):
+        return [(path, "", state.st_size, stat.S_IMODE(state.st_mode) & 0o777)], ()
+    if not stat.S_ISDIR(state.st_mode):
+        raise UsageError("AIC-E021", f"{path} is neither a file nor a folder")
+    files, skipped = [], []
+    for at, folders, names in os.walk(path):
+        folders.sort()
+        skipped += [os.path.join(at, folder) for folder in folders if os.path.islink(os.path.join(at, folder))]
+        for name in sorted(names):
+            place = os.path.join(at, name)
+            one = os.lstat(place)
+            if stat.S_ISREG(one.st_mode):
+                files.append((place, os.path.relpath(place, path), one.st_size, stat.S_IMODE(one.st_mode) & 0o777))
+            else:
+                skipped.append(place)
+    return files, tuple(skipped)
+
+
+def _lstat(path: str) -> os.stat_result:
+    try:
+        return os.lstat(path)
+    except OSError as error:
+        raise UsageError("AIC-E021", f"{path} cannot be read: {error.strerror}") from error
+
+
+def _hash(path: str) -> str:
+    seen = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(_CHUNK), b""):
+            seen.update(chunk)
+    return seen.hexdigest()
