@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from support import until
 
 from aicrun.agent.process import boot_identity
 from aicrun.wire import names
-from aicrun.wire.codec import to_json
+from aicrun.wire.codec import replace, to_json
 from aicrun.wire.jobs import JobReport, Limits, Retry
 from aicrun.wire.status import Status, status_of
 
@@ -72,8 +73,9 @@ def test_the_last_attempt_decides_once_all_are_used(rig: Rig) -> None:
     standing = status_of(report)
     assert (standing.status, standing.reason, standing.code) == (Status.FAILED, "exit_code", 73)
     assert (report.attempt, report.attempts_most, report.next_attempt) == (3, 3, None)
-    assert report.facts["attempts"] == 3
-    assert "attempt 3 of 3" in (rig.root / names.NOTES).read_text()
+    # What is learned is written after the end.
+    until(lambda: rig.report(job).facts.get("attempts") == 3)
+    until(lambda: "attempt 3 of 3" in (rig.root / names.NOTES).read_text())
 
 
 def test_another_ending_than_the_named_ones_is_final(rig: Rig) -> None:
@@ -104,9 +106,9 @@ def test_a_signal_is_tried_again_by_its_name(rig: Rig) -> None:
 def test_a_deadline_is_tried_again_with_a_deadline_of_its_own(rig: Rig) -> None:
     job = rig.start(
         "late",
-        'if [ "$AICRUN_ATTEMPT" = 1 ]; then exec sleep 60; fi; sleep 0.6',
+        'if [ "$AICRUN_ATTEMPT" = 1 ]; then exec sleep 60; fi',
         retry=Retry(1, ("timeout",), 1, 1),
-        limits=Limits(grace_s=1, max_duration_s=1),
+        limits=Limits(grace_s=1, max_duration_s=3),
     )
     report = rig.ended(job)
     assert (status_of(report).status, report.attempt) == (Status.SUCCEEDED, 2)
@@ -244,9 +246,11 @@ def test_a_rule_that_is_taken_away_ends_the_pause(rig: Rig) -> None:
 
 
 def test_a_rule_that_comes_while_the_command_runs_counts_for_its_end(rig: Rig) -> None:
-    job = rig.start("added", '[ "$AICRUN_ATTEMPT" = 2 ] || { sleep 1; exit 75; }')
+    go = rig.home / "go"
+    job = rig.start("added", f"until [ -e {go} ]; do sleep 0.1; done; {UNTIL % 2}")
     rig.running(job)
     _change(rig, job, ONCE)
+    go.touch()
     report = rig.ended(job)
     assert (status_of(report).status, report.attempt, report.attempts_most) == (Status.SUCCEEDED, 2, 2)
 
@@ -256,9 +260,11 @@ def _change(rig: Rig, job: str, rule: Retry) -> None:
 
 
 def test_an_older_client_that_changes_limits_leaves_the_rule(rig: Rig) -> None:
-    job = rig.start("older", "sleep 1; " + UNTIL % 2, retry=ONCE)
+    go = rig.home / "go"
+    job = rig.start("older", f"until [ -e {go} ]; do sleep 0.1; done; {UNTIL % 2}", retry=ONCE)
     rig.running(job)
     rig.call("supervise", job_id=job, supervision={}, limits={"grace_s": 1}, by="ana")
+    go.touch()
     assert rig.ended(job).attempt == 2
 
 
@@ -272,11 +278,16 @@ def test_a_job_that_goes_on_after_a_reboot_counts_from_where_it_was(rig: Rig) ->
 
 
 def test_samples_of_an_attempt_stay_with_it(rig: Rig) -> None:
-    rig.env["AICRUN_TEST_SAMPLE_S"] = "1"
-    job = rig.start("sampled", 'sleep 1; [ "$AICRUN_ATTEMPT" = 2 ] || exit 75', retry=ONCE)
-    report = rig.ended(job)
+    rig.call("jobs", limit=1)
+    number = secrets.token_hex(8)
+    # Each attempt lasts until it was measured.
+    env = {"PEAKS": str(rig.folder(number) / names.TELEMETRY_PEAKS)}
+    command = 'until [ -s "$PEAKS" ]; do sleep 0.1; done; [ "$AICRUN_ATTEMPT" = 2 ] || exit 75'
+    request = rig.request("sampled", command, job_id=number, retry=ONCE)
+    rig.call("reserve", request=to_json(replace(request, env=env)), confirm=True)
+    report = rig.ended(number)
     assert status_of(report).status is Status.SUCCEEDED
-    first = rig.folder(job) / names.ATTEMPTS / "1" / names.TELEMETRY
+    first = rig.folder(number) / names.ATTEMPTS / "1" / names.TELEMETRY
     assert first.exists()
-    assert (rig.folder(job) / names.TELEMETRY).exists()
-    assert report.facts.get("memory_peak_mib") is not None
+    assert (rig.folder(number) / names.TELEMETRY).exists()
+    until(lambda: rig.report(number).facts.get("memory_peak_mib"))

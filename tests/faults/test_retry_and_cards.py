@@ -15,6 +15,7 @@ from faults.test_cards_and_line import Box
 from support import P38, until
 
 from aicrun.agent.card_users import can_be_known
+from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import Retry
 from aicrun.wire.status import Status, status_of
 
@@ -29,26 +30,31 @@ def box(tmp_path: Path) -> Iterator[Box]:
     host.close()
 
 
+# The pause lasts until a test ends it.
+RULE = Retry(1, ("exit:75",), 3600, 3600)
 AGAIN = '[ "$AICRUN_ATTEMPT" -ge 2 ] || exit 75'
 
 
 def test_a_retry_frees_its_card_in_the_pause_and_waits_for_it_at_its_old_place(box: Box) -> None:
-    first = box.start(AGAIN, retry=Retry(1, ("exit:75",), 3, 3))
+    first = box.start(AGAIN, retry=RULE)
     until(lambda: box.rig.report(first).next_attempt is not None)
     assert (box.status(first), box.tickets()) == (Status.ENQUEUED, 1)
     until(lambda: not box.held())
     number = _number(box, first)
     # Another one gets the card in the pause; a third stands behind the retry, though it came before the pause ended.
-    second = box.start("sleep 5")
+    ends = box.rig.home / "ends"
+    second = box.start(f"until [ -e {ends} ]; do sleep 0.1; done")
     box.rig.running(second)
     third = box.start("true")
     box.waiting(third)
+    go_on(box, first)
     over = until(lambda: found if (found := box.rig.report(first).next_attempt) and not found.in_s else None)
     assert (over.attempt, over.not_made) == (2, "")
     line = until(lambda: found if (found := box.rig.report(first).line) and found.holder_job_id else None)
     assert (line.holder_job_id, line.position, line.granted) == (second, 1, False)
     assert _number(box, first) == number
     assert until(lambda: box.rig.report(third).line.position == 2)
+    ends.touch()
     ended = [box.rig.ended(job) for job in (second, first, third)]
     assert [status_of(report).status for report in ended] == [Status.SUCCEEDED] * 3
     assert ended[1].attempt == 2
@@ -56,6 +62,12 @@ def test_a_retry_frees_its_card_in_the_pause_and_waits_for_it_at_its_old_place(b
     assert len(taken[first]) == 2
     assert taken[first][1] < taken[third][0]
     assert (box.held(), box.tickets()) == (False, 0)
+
+
+def go_on(box: Box, job_id: str) -> None:
+    """End the pause."""
+    rule = to_json(Retry(1, ("exit:75",), 1, 1))
+    box.rig.call("supervise", job_id=job_id, supervision={}, limits={"grace_s": 1}, retry=rule, by="ana")
 
 
 def _number(box: Box, job_id: str) -> str:
@@ -68,12 +80,13 @@ def _at(box: Box, job_id: str, event: str) -> list[float]:
 
 @pytest.mark.skipif(not can_be_known(), reason="the driver's pids are not this namespace's")
 def test_a_stranger_that_came_in_the_pause_is_seen_before_the_next_attempt(box: Box) -> None:
-    job = box.start(AGAIN, retry=Retry(1, ("exit:75",), 2, 2))
+    job = box.start(AGAIN, retry=RULE)
     until(lambda: box.rig.report(job).next_attempt is not None)
     stranger = subprocess.Popen(["sleep", "100"])
     try:
         plain = (box.driver.folder / "nvml.state").read_text()
         box.driver.write(plain.replace("card GPU-bbbb", f"  holder {stranger.pid} compute 900\ncard GPU-bbbb"))
+        go_on(box, job)
         line = until(lambda: found if (found := box.rig.report(job).line) and found.granted and found.why else None)
         assert str(stranger.pid) in line.why
         assert box.status(job) is Status.ENQUEUED
@@ -88,10 +101,11 @@ def test_a_stranger_that_came_in_the_pause_is_seen_before_the_next_attempt(box: 
 
 @pytest.mark.parametrize("wait_s", [0, 1])
 def test_a_retry_that_waited_for_its_card_too_long_leaves_the_end_of_the_first_attempt(box: Box, wait_s: int) -> None:
-    job = box.start(AGAIN, retry=Retry(1, ("exit:75",), 2, 2), queue_wait_s=wait_s)
+    job = box.start(AGAIN, retry=RULE, queue_wait_s=wait_s)
     until(lambda: box.rig.report(job).next_attempt is not None and not box.held())
     second = box.start("sleep 60")
     box.rig.running(second)
+    go_on(box, job)
     standing = status_of(box.rig.ended(job))
     assert (standing.status, standing.code) == (Status.FAILED, 75)
     assert "attempt 2 of 2 was not made (its cards could not be had), after exit code 75: " in standing.why
@@ -99,10 +113,11 @@ def test_a_retry_that_waited_for_its_card_too_long_leaves_the_end_of_the_first_a
 
 
 def test_a_stop_while_a_retry_waits_for_its_card_is_a_stop(box: Box) -> None:
-    job = box.start(AGAIN, retry=Retry(1, ("exit:75",), 1, 1))
+    job = box.start(AGAIN, retry=RULE)
     until(lambda: box.rig.report(job).next_attempt is not None and not box.held())
     second = box.start("sleep 60")
     box.rig.running(second)
+    go_on(box, job)
     until(lambda: box.rig.report(job).line.holder_job_id == second)
     box.rig.call("stop", job_id=job, by="ana", grace_s=1)
     standing = status_of(box.rig.ended(job))
@@ -111,7 +126,7 @@ def test_a_stop_while_a_retry_waits_for_its_card_is_a_stop(box: Box) -> None:
 
 
 def test_a_keeper_that_is_killed_in_the_pause_holds_no_card_and_no_place(box: Box) -> None:
-    job = box.start(AGAIN, retry=Retry(1, ("exit:75",), 600, 600))
+    job = box.start(AGAIN, retry=RULE)
     until(lambda: box.rig.report(job).next_attempt is not None)
     os.kill(box.rig.keeper(job), signal.SIGKILL)
     assert status_of(box.rig.ended(job)).code == 75
