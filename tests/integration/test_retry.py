@@ -132,6 +132,20 @@ def test_after_a_reboot_the_next_apply_makes_the_next_attempt_until_all_are_used
     assert until(lambda: project.run("logs", "quick").stdout) == "this is 1\n"
 
 
+def test_an_attempt_that_was_due_when_the_machine_rebooted_is_made_by_the_next_apply(project: Project) -> None:
+    project.write(AGAIN % 2, more=NOTHING + "retry: {max: 1, when: ['exit:75', reboot], backoff: 1h}\n")
+    assert project.apply().returncode == 0
+    _reboot(project, _pausing(project)["job_id"])
+    failed = project.run("wait", "quick")
+    assert failed.returncode == 10, failed.stdout
+    assert "attempt 2 of 2 was not made (the machine was restarted), after exit code 75" in failed.stdout
+    assert "make the next attempt  aicrun apply" in failed.stdout
+    started = project.apply("--follow")
+    assert started.returncode == 0, started.stdout + started.stderr
+    assert "  retry     attempt 2 of 2, after failed(exit_code)" in started.stdout
+    assert "│ this is 2" in started.stderr
+
+
 def _reboot(project: Project, job_id: str) -> None:
     """As it looks after one: nothing of the job lives, and its keeper was launched on another boot."""
     path = _folder(project, names.JOBS, job_id) / names.LAUNCH
