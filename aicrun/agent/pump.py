@@ -91,11 +91,11 @@ class Journal:
         self._map[0] = other
 
     def beats(self) -> int:
-        """A number that changes whenever the pump does something; a pump with work and no beat is stuck."""
+        """A number that changes whenever output is read, and never else; a pump with work and no beat is stuck."""
         return int(_NUMBER.unpack_from(self._map, _BEAT_AT)[0])
 
     def beat(self) -> None:
-        """Show the keeper that this pump moves."""
+        """Show the keeper that output came and was read."""
         _NUMBER.pack_into(self._map, _BEAT_AT, self.beats() + 1)
 
     def plant(self, entry: Entry) -> None:
@@ -182,7 +182,6 @@ def run(pipe: int, sink: Sink) -> int:
     poll.register(woken, select.POLLIN)
     while True:
         events = poll.poll(0 if ending else pump.patience_ms())
-        sink.journal.beat()
         if pump.copy():
             continue
         at_end = bool(ending) or any(number == pipe and event & _ENDED for number, event in events)

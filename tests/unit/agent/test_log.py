@@ -6,11 +6,14 @@ import os
 import random
 import re
 import resource
+import signal
+import time
 from pathlib import Path
 
 import pytest
+from support import until
 
-from aicrun.agent import log_files, pump
+from aicrun.agent import log_files, pump, spawn
 from aicrun.agent.log_files import Caps, LogWriter
 from aicrun.agent.pump import FULL, READING, Entry, Journal
 from aicrun.agent.redact import Redactor
@@ -294,6 +297,40 @@ def test_a_refused_write_behind_skipped_bytes_shows_no_stale_ones(tmp_path: Path
     assert (head, rest) == (stream(1000), b" could not be recorded here, the disk refused them]\nafter\n")
     # 700 bytes of the first write and all but the end of the second one were recorded, and have fallen out.
     assert gaps == [(1000, 1700 + 4500)]
+
+
+def test_a_pump_beats_when_output_comes_and_never_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Silence is told by these beats, and a pump that looks around must not break it.
+    monkeypatch.setattr(pump, "LOOK_MS", 20)
+    journal = Journal(20)
+    read_end, write_end = pump.make_pipe()
+    pid = spawn.fork_pump(read_end, pump.Sink(str(tmp_path), SMALL, journal, Redactor(("hf_abcdefgh",))))
+    for number in range(1, 4):
+        os.write(write_end, b"hf_")
+        until(lambda: log_files.read_bytes(str(tmp_path), 0, 100)[0] == b"hf_" * number)  # noqa: B023  used at once
+        assert journal.beats() == number
+        began = time.monotonic()
+        until(lambda: time.monotonic() > began + 0.3)  # noqa: B023  used at once
+        assert journal.beats() == number
+    os.close(write_end)
+    assert os.waitpid(pid, 0) == (pid, 0)
+    os.close(read_end)
+
+
+def test_a_pump_that_shall_end_does_so_at_once_and_takes_what_waits(tmp_path: Path) -> None:
+    journal = Journal()
+    read_end, write_end = pump.make_pipe()
+    pid = spawn.fork_pump(read_end, pump.Sink(str(tmp_path), SMALL, journal, Redactor()))
+    os.write(write_end, b"one\n")
+    until(lambda: journal.beats() == 1)
+    os.write(write_end, b"two\n")
+    os.kill(pid, signal.SIGTERM)
+    # Its pipe is open still, and nothing more comes: it must not sleep over the signal.
+    until(lambda: os.waitpid(pid, os.WNOHANG) == (pid, 0), at_most_s=10)
+    assert served(tmp_path)[0] == b"one\ntwo\n"
+    state = log_files.read_state(str(tmp_path))
+    assert state is not None
+    assert state.done
 
 
 def test_a_read_that_did_not_happen_is_told_from_one_that_did() -> None:
