@@ -76,6 +76,7 @@ from aicrun.wire.jobs import JobReport as JobReport
 from aicrun.wire.names import GATE_S, LIST_DEFAULT, LIST_MOST, REPLY_CAP_BYTES
 from aicrun.wire.status import Standing as Standing
 from aicrun.wire.status import Status as Status
+from aicrun.wire.status import silence_words as silence_words
 from aicrun.wire.status import status_of as status_of
 
 STATUSES = tuple(status.value for status in Status)

@@ -16,7 +16,19 @@ from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.records import Launch, Mark, NewerRecord, Pause, Stuck, Supervision, Unreadable, read_record
 from aicrun.agent.state import Evidence, StepSeen
 from aicrun.wire import names
-from aicrun.wire.jobs import STEPS, Decision, End, NextAttempt, RunRecord, StepExit, StepStart, StopIntent, UploadResult
+from aicrun.wire.jobs import (
+    STEPS,
+    Decision,
+    End,
+    JobRequest,
+    Limits,
+    NextAttempt,
+    RunRecord,
+    StepExit,
+    StepStart,
+    StopIntent,
+    UploadResult,
+)
 from aicrun.wire.seen import InLine
 
 T = TypeVar("T")
@@ -127,6 +139,17 @@ def _with_end(seen: Evidence, job_id: str, end: Optional[End]) -> Evidence:
     may_have_begun = bool(seen.steps) or not seen.has_folder
     may_live = not seen.keeper_lives and (end is None or seen.role == "again") and may_have_begun
     return dataclasses.replace(seen, end=end, tree_lives=may_live and tree_lives(job_id, seen.steps))
+
+
+def limits_of(known: Known, job_dir: str) -> Limits:
+    """The limits of now: as they were changed last, else as the request says, else the standard ones."""
+    if known.supervision is not None:
+        return known.supervision.limits
+    try:
+        request = read_record(os.path.join(job_dir, names.REQUEST), JobRequest)
+    except Unreadable:
+        request = None
+    return request.limits if request is not None else Limits()
 
 
 def starts_of(steps: Tuple[StepSeen, ...]) -> Tuple[StepStart, ...]:

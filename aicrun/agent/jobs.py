@@ -54,7 +54,9 @@ def seen(home: Home, run: str, job_id: str, *, events: bool = False) -> JobRepor
         said = unit_words(known.launch) if report.lost == "supervisor_lost" else ""
         if said:
             report = replace(report, lost_detail="%s; %s" % (report.lost_detail, said))
-        _record_lost_end(home, report)
+        if not _record_lost_end(home, report):
+            # Somebody else was faster, with other words: one question has one answer.
+            return report_from(home, gather(home, run, job_id), time.time(), events=events)
     return report
 
 
@@ -235,10 +237,13 @@ def _made_at(home: Home, run: str, job_id: str) -> int:
         return 0
 
 
-def _record_lost_end(home: Home, report: JobReport) -> None:
-    """The end of a job that its keeper could not write any more: what is durable by now, and what nobody knows."""
+def _record_lost_end(home: Home, report: JobReport) -> bool:
+    """The end of a job that its keeper could not write any more: what is durable by now, and what nobody knows.
+
+    False when another end stands there already.
+    """
     if report.phase not in ("ended", "never_started"):
-        return
+        return True
     vault.remove(home.job_dir(report.job_id))
     end = End(
         attempts=report.attempt,
@@ -251,8 +256,9 @@ def _record_lost_end(home: Home, report: JobReport) -> None:
         next_attempt=report.next_attempt,
     )
     try:
-        if place_once(os.path.join(home.record_dir(report.run, report.job_id), names.END), end):
-            left_groups.remove(home.job_dir(report.job_id))
+        mine = place_once(os.path.join(home.record_dir(report.run, report.job_id), names.END), end)
+        left_groups.remove(home.job_dir(report.job_id))
     except OSError:
         # A full disk: the same evidence gives the same answer, and the next call tries again.
-        return
+        return True
+    return mine

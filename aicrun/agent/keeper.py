@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import traceback
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from aicrun.agent import (
     card_hold,
@@ -23,6 +23,7 @@ from aicrun.agent import (
     notes,
     programs,
     spawn,
+    stall,
     step_run,
     telemetry,
     vault,
@@ -235,6 +236,12 @@ class Keeper:
             self._never_started, self._reason = error.message, error.token
         return False
 
+    def _meanwhile(self, step: str, attempt: int) -> Optional[Callable[[], float]]:
+        if step == "command":
+            folder = self._home.step_dir(self._request.job_id, attempt, step)
+            return stall.Watch(self._job_dir, folder, self._request.checkpoints, self._wishes.limits).look
+        return self._try_cards if step == "setup" else None
+
     def _try_cards(self) -> float:
         """Take the cards if they come free while the job builds, or nobody could use them meanwhile."""
         try:
@@ -277,7 +284,7 @@ class Keeper:
             limit_s=float(request.setup.timeout_s) if step == "setup" else None,
             has_deadline=step == "command",
             held=self._cards.handles if step == "command" else (),
-            meanwhile=self._try_cards if step == "setup" else None,
+            meanwhile=self._meanwhile(step, attempt),
             secrets=self._secrets.values(),
         )
         try:

@@ -9,13 +9,13 @@ import time
 from typing import Optional
 
 from aicrun.agent import family, launch
-from aicrun.agent.evidence import Known
+from aicrun.agent.evidence import Known, limits_of
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
-from aicrun.agent.records import Unreadable, place_once, read_record
+from aicrun.agent.records import place_once
 from aicrun.agent.state import Place, place
 from aicrun.wire import names
-from aicrun.wire.jobs import JobRequest, Limits, StepStart, StopIntent
+from aicrun.wire.jobs import StepStart, StopIntent
 
 # Who asked for such a stop; no person's name has it, for theirs hold an `@`.
 BY = "limits.max_duration"
@@ -30,7 +30,7 @@ def attend(home: Home, known: Known) -> bool:
     if where.phase != "command" or where.supervised or start is None or known.leftover_pids:
         return False
     job_dir = home.job_dir(known.record.job_id)
-    limits = _limits(known, job_dir)
+    limits = limits_of(known, job_dir)
     if limits.max_duration_s is None or not family.on_this_boot(start) or _age_s(start) <= limits.max_duration_s:
         return False
     try:
@@ -69,16 +69,6 @@ def words(stop: Optional[StopIntent]) -> str:
 
 def _command(known: Known) -> Optional[StepStart]:
     return next((step.start for step in known.evidence.steps if step.step == "command" and step.exit is None), None)
-
-
-def _limits(known: Known, job_dir: str) -> Limits:
-    if known.supervision is not None:
-        return known.supervision.limits
-    try:
-        request = read_record(os.path.join(job_dir, names.REQUEST), JobRequest)
-    except Unreadable:
-        request = None
-    return request.limits if request is not None else Limits()
 
 
 def _age_s(start: StepStart) -> float:

@@ -7,8 +7,8 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import history, log_files, outlook, overdue, silence
-from aicrun.agent.evidence import Known, gather, next_attempt
+from aicrun.agent import history, log_files, outlook, overdue, stall
+from aicrun.agent.evidence import Known, gather, limits_of, next_attempt
 from aicrun.agent.home import Home
 from aicrun.agent.launch import keeper_words
 from aicrun.agent.process import boot_identity
@@ -70,12 +70,25 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         card_allocated=known.card_allocated,
         launched=_launched(known.launch),
     )
-    return _with_attempts(_with_sample(home, report, now), known)
+    return _with_attempts(_with_stall(home, _with_sample(home, report, now), known, now), known)
 
 
 def _with_sample(home: Home, report: JobReport, now: float) -> JobReport:
     found = outlook.sample(home.job_dir(report.job_id), now) if report.phase == "command" else {}
     return replace(report, sample=found) if found else report
+
+
+def _with_stall(home: Home, report: JobReport, known: Known, now: float) -> JobReport:
+    """`report` with how long its command has been silent, where a limit is set and was reached."""
+    start = next((step.start for step in known.evidence.steps if step.step == "command" and step.exit is None), None)
+    if report.phase != "command" or start is None:
+        return report
+    limit_s = limits_of(known, home.job_dir(report.job_id)).stall_s
+    folder = home.step_dir(report.job_id, known.evidence.attempt, "command")
+    if limit_s is None:
+        return report
+    silent_s = stall.silent_s(folder, known.record.checkpoints, start.started_at, now)
+    return replace(report, stalled_s=round(silent_s, 1), stall_limit_s=limit_s) if silent_s >= limit_s else report
 
 
 def _with_attempts(report: JobReport, known: Known) -> JobReport:
@@ -157,7 +170,6 @@ def _step(step: StepSeen, folder: str, kept: bool, now: float) -> StepReport:
         exit=step.exit,
         log_bytes=log.total if log is not None else 0,
         log_dropped_bytes=log.dropped + log_files.fallen_out(log) if log is not None else 0,
-        quiet_s=silence.quiet_s(folder) if kept and state == "running" else None,
     )
 
 

@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Callable, Optional, Tuple
 
-from aicrun.agent import cgroups, children, history, hooks, pump, silence, spawn
+from aicrun.agent import cgroups, children, history, hooks, pump, spawn
 from aicrun.agent.ending_tree import BUSY_TICK_S, TICK_S, Ending, Tree
 from aicrun.agent.log_files import Caps
 from aicrun.agent.programs import Program
@@ -94,7 +94,6 @@ class _Step:
         self._pump_done = False
         self._pump_started = 0.0
         self._pump_beats = (-1, 0.0)
-        self._silence = silence.Silence(order.job_dir, order.folder)
         self._started = time.monotonic()
 
     def run(self) -> StepExit:
@@ -201,8 +200,6 @@ class _Step:
             deadline = self._deadline()
             self._ending.obey(deadline)
             self._tend()
-            if self._order.has_deadline:
-                self._silence.look(self._journal.beats(), self._wishes.limits().stall_s)
             again_s = self._order.meanwhile() if self._order.meanwhile is not None else TICK_S
             try:
                 children.wait(min(again_s, self._ending.next_look_s(deadline)))

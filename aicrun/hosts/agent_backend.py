@@ -106,7 +106,10 @@ class AgentBackend:
         return self._slice(self._link, _log_body(job_id, step, offset, limit, tail_lines, attempt))[0]
 
     def follow(self, job_id: str, step: str, offset: int, attempt: int = 0) -> Iterator[LogSlice]:
-        """Slices as they grow, on a connection of its own, until the step has ended and all was read."""
+        """Slices as they grow, on a connection of its own, until the step has ended and all was read.
+
+        An empty one comes when nothing grew for `FOLLOW_WAIT_S`.
+        """
         link = AgentLink(self._transport, self._bundle)
         try:
             while True:
@@ -114,8 +117,9 @@ class AgentBackend:
                 found, has_ended = self._slice(link, dict(body, wait_s=FOLLOW_WAIT_S))
                 # Stay with the step and attempt that was met first: a retry is followed by whoever wants it.
                 step, attempt, offset = found.step or step, found.attempt, found.next_offset
-                if found.data:
-                    yield found
+                if has_ended and found.eof and not found.data:
+                    return
+                yield found
                 if has_ended and found.eof:
                     return
         finally:

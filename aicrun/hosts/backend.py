@@ -191,6 +191,7 @@ class Backend(Protocol):
     def follow(self, job_id: str, step: str, offset: int, attempt: int = 0) -> Iterator[LogSlice]:
         """Slices as they grow, on a channel of its own, until the step has ended and all was read.
 
+        One without data comes now and then while nothing grows, so that whoever follows may look around.
         `attempt` 0 is the newest that has the step, and stays so when another begins.
         """
         ...

@@ -50,7 +50,6 @@ WARNINGS = {
     "pin_violated": "a process of it computes on a card that the run does not hold",
     "card_unused": "nothing of it was on its card: it may compute on the processor",
     "card_unverified": "nobody could look who else is on its card",
-    "stalled": "it has said nothing for longer than limits.stall; it goes on",
     "leftovers_killed": "it left processes behind, which were ended",
     "notes_failed": "what was learned could not be written to the machine's notes",
 }

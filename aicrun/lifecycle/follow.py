@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from aicrun.errors import HostRefused, HostUnreachable
-from aicrun.lifecycle.events import LogBytes, StepBegan, StepDone, Tell
+from aicrun.lifecycle.events import LogBytes, Remark, StepBegan, StepDone, Tell
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.patience import Patience
 from aicrun.lifecycle.session import Session
@@ -17,7 +17,7 @@ from aicrun.plan.records import attempt_words
 from aicrun.plan.words import counted, size
 from aicrun.wire.codec import replace
 from aicrun.wire.jobs import JobReport, StepReport
-from aicrun.wire.status import Standing, Status, status_of
+from aicrun.wire.status import Standing, Status, silence_words, status_of
 
 _POLL_S = 1.0
 _LONG_POLL_S = 50.0
@@ -176,18 +176,36 @@ def follow_log(watch: Watch, report: JobReport, step: str, offset: int | None, a
         tail = patience.ask(lambda backend: backend.log(job_id, step, None, _LOG_SLICE_BYTES, 20, attempt))
         watch.tell(LogBytes(watch.run, step, tail.data))
         offset = tail.next_offset
+    stalled = False
     while True:
         try:
             for part in watch.session.backend(watch.machine).follow(job_id, step, offset, attempt):
                 patience.answered()
-                watch.tell(LogBytes(watch.run, step, part.data))
                 offset = part.next_offset
+                if part.data:
+                    stalled = False
+                    watch.tell(LogBytes(watch.run, step, part.data))
+                elif not stalled:
+                    stalled = _tell_stall(watch, job_id)
         except HostUnreachable:
             watch.session.drop(watch.machine)
             patience.silent()
             time.sleep(_POLL_S)
         else:
             return
+
+
+def _tell_stall(watch: Watch, job_id: str) -> bool:
+    """Say that the run has been silent for longer than its limit; False when it has not, or the host says no."""
+    try:
+        report = watch.session.backend(watch.machine).job(job_id)
+    except HostRefused:
+        return False
+    if report.stalled_s is None:
+        return False
+    words = silence_words(report.stalled_s, report.stall_limit_s)
+    watch.tell(Remark(watch.run, f"{watch.run}: {words}; it goes on"))
+    return True
 
 
 def until_ended(watch: Watch, report: JobReport) -> JobReport:

@@ -309,10 +309,7 @@ class End:
 
 @dataclasses.dataclass(frozen=True)
 class StepReport:
-    """A step of the newest attempt: `state` is `waiting`, `running`, `ended` or `lost`.
-
-    `quiet_s` is how long it has said nothing, only once that is longer than `limits.stall`.
-    """
+    """A step of the newest attempt: `state` is `waiting`, `running`, `ended` or `lost`."""
 
     step: str
     state: str = "waiting"
@@ -321,7 +318,6 @@ class StepReport:
     exit: Optional[StepExit] = None
     log_bytes: int = 0
     log_dropped_bytes: int = 0
-    quiet_s: Optional[float] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -336,7 +332,7 @@ class JobReport:
     rule allows, `first_attempt` the job's own first; `next_attempt` is due after it, or was. `launched` is of its
     newest keeper, None until that stands.
     `sample` is what was measured last of a running command, with its `age_s` and the `peaks` so far; what cannot be
-    measured is absent.
+    measured is absent. `stalled_s`: for how long neither log nor checkpoints grew, once that is `stall_limit_s`.
     """
 
     job_id: str
@@ -382,4 +378,6 @@ class JobReport:
     launched: Optional[Launched] = None
     sample: Dict[str, Any] = dataclasses.field(default_factory=dict)
     first_attempt: int = 1
+    stalled_s: Optional[float] = None
+    stall_limit_s: Optional[int] = None
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)

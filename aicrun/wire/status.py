@@ -109,9 +109,10 @@ EVENTS = (
     "ended",
     "notes_failed",
     "pin_violated",
-    "stalled",
     "card_unverified",
     "card_unused",
+    "stalled",
+    "stall_over",
 )
 
 
@@ -152,7 +153,9 @@ def status_of(report: JobReport) -> Standing:
         return Standing(Status.ENQUEUED, why=_waiting(report))
     if report.phase in ("command", "upload"):
         phase = "training" if report.phase == "command" else "uploading"
-        why = _silence(report) if report.supervised else "its keeper is gone: the exit code will not be known"
+        why = "" if report.supervised else "its keeper is gone: the exit code will not be known"
+        if report.stalled_s is not None:
+            why = "; ".join(filter(None, (silence_words(report.stalled_s, report.stall_limit_s), why)))
         return Standing(Status.IN_PROGRESS, phase=phase, why=why)
     return Standing(Status.BUILDING, phase="setup" if report.phase == "between" else report.phase)
 
@@ -163,6 +166,22 @@ def next_words(due: NextAttempt) -> str:
     when = " was not made (%s)" % NOT_MADE.get(due.not_made, due.not_made) if due.not_made else ""
     pause = " in %s" % ("%ds" % left if left < 120 else "%dm" % round(left / 60)) if left and not when else ""
     return "attempt %d of %d%s%s, after %s" % (due.attempt, due.most, pause, when, cause_words(due.cause))
+
+
+def silence_words(silent_s: float, limit_s: Optional[int]) -> str:
+    """`no output for 32m (limits.stall 30m)`."""
+    limit = " (limits.stall %s)" % _span(limit_s) if limit_s is not None else ""
+    return "no output for %s%s" % (_span(silent_s), limit)
+
+
+def _span(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 120:
+        return "%ds" % whole
+    if whole < 7200:
+        return "%dm" % (whole // 60)
+    hours, minutes = divmod(whole // 60, 60)
+    return "%dh %02dm" % (hours, minutes) if minutes else "%dh" % hours
 
 
 def cause_words(cause: str) -> str:
@@ -184,15 +203,6 @@ def reason_of(step: str, end: StepExit) -> str:
     if end.signal is not None:
         return "oom_kill" if end.oom_kill else "signal"
     return "exit_code"
-
-
-def _silence(report: JobReport) -> str:
-    quiet_s = next((step.quiet_s for step in report.steps if step.quiet_s is not None), None)
-    if quiet_s is None:
-        return ""
-    return "no output for %s, longer than limits.stall" % (
-        "%ds" % quiet_s if quiet_s < 120 else "%dm" % (quiet_s / 60),
-    )
 
 
 def _waiting(report: JobReport) -> str:

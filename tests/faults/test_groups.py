@@ -79,11 +79,10 @@ class Storm:
         return True
 
 
-@pytest.mark.parametrize("each_s", [0.02, 0.0])
 @pytest.mark.parametrize("kind", GROUPS)
-def test_a_tree_that_forks_on_and_on_is_ended_whole(rig: Rig, kind: str, each_s: float) -> None:
+def test_a_tree_that_forks_on_and_on_is_ended_whole(rig: Rig, kind: str) -> None:
     rig.env["AICRUN_TEST_CGROUPS"] = kind
-    storm = Storm(rig, each_s)
+    storm = Storm(rig, 0.0)
     rig.call("stop", job_id=storm.job, by="ana", grace_s=1)
     assert status_of(rig.ended(storm.job)).status is Status.STOPPED
     assert storm.is_over()
@@ -95,7 +94,7 @@ def killed_keeper(rig: Rig, job: str) -> None:
     until(lambda: not rig.report(job).supervised)
 
 
-@pytest.mark.parametrize(("kind", "each_s"), [("0", 0.02), ("0", 0.0), ("1", 0.02), ("1", 0.0), ("-1", 0.02)])
+@pytest.mark.parametrize(("kind", "each_s"), [("0", 0.0), ("1", 0.0), ("-1", 0.02)])
 def test_without_a_keeper_the_stopper_finds_what_hides(rig: Rig, kind: str, each_s: float) -> None:
     # With a group, what has emptied its environment and left its session is found; without one, what kept its mark.
     rig.env["AICRUN_TEST_CGROUPS"] = kind

@@ -81,3 +81,54 @@ def test_a_deadline_changed_since_counts(rig: Rig) -> None:
     rig.call("supervise", job_id=job, supervision={}, limits={"grace_s": 1, "max_duration_s": 1}, by="ana")
     assert status_of(rig.ended(job)).status is Status.UNKNOWN
     assert not lives(pid)
+
+
+def stall_events(rig: Rig, job: str) -> list[str]:
+    return [event.event for event in rig.report(job).events if event.event.startswith("stall")]
+
+
+def test_a_silent_run_is_told_once_and_goes_on(rig: Rig) -> None:
+    command = "echo begun; read -r _ < {home}/again; echo again; sleep 600"
+    os.mkfifo(rig.home / "again")
+    job = rig.start("silent-run", command.format(home=rig.home), limits=Limits(grace_s=1, stall_s=2))
+    pid = rig.running(job)
+    until(lambda: rig.report(job).stalled_s)
+    report, standing = rig.report(job), rig.standing(job)
+    assert report.stalled_s is not None
+    assert (2 <= report.stalled_s < 20, report.stall_limit_s) == (True, 2)
+    assert (standing.status, standing.phase) == (Status.IN_PROGRESS, "training")
+    assert standing.why.startswith("no output for ")
+    assert standing.why.endswith("s (limits.stall 2s)")
+    until(lambda: stall_events(rig, job) == ["stalled"])
+    until(lambda: (rig.report(job).stalled_s or 0) > 4)
+    assert stall_events(rig, job) == ["stalled"]
+    (rig.home / "again").write_text("\n")
+    until(lambda: rig.report(job).stalled_s is None)
+    until(lambda: stall_events(rig, job)[:2] == ["stalled", "stall_over"])
+    assert lives(pid)
+    rig.call("stop", job_id=job, by="ana", grace_s=1)
+    assert rig.ended(job).stalled_s is None
+
+
+def test_a_checkpoint_that_grows_is_a_sign_of_life(rig: Rig) -> None:
+    kept = rig.home / "kept"
+    command = f"mkdir -p {kept}; while true; do date >> {kept}/step-1; sleep 0.2; done"
+    quiet = rig.start("quiet-run", "sleep 600", limits=Limits(grace_s=1, stall_s=2))
+    job = rig.start("saving-run", command, limits=Limits(grace_s=1, stall_s=2), checkpoints=str(kept))
+    # The other one is silent for as long, and told.
+    until(lambda: (rig.report(quiet).stalled_s or 0) > 3)
+    assert rig.report(job).stalled_s is None
+    assert stall_events(rig, job) == []
+
+
+def test_silence_is_told_without_a_keeper_and_never_without_a_limit(rig: Rig) -> None:
+    free = rig.start("free-run", "sleep 600")
+    rig.running(free)
+    job, pid = orphaned(rig, "alone-run", Limits(grace_s=1, stall_s=1))
+    until(lambda: rig.report(job).stalled_s)
+    assert "no output for" in rig.standing(job).why
+    assert "its keeper is gone" in rig.standing(job).why
+    assert lives(pid)
+    assert rig.report(free).stalled_s is None
+    rig.call("supervise", job_id=free, supervision={}, limits={"grace_s": 1, "stall_s": 1}, by="ana")
+    until(lambda: stall_events(rig, free) == ["stalled"])

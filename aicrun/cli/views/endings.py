@@ -132,8 +132,10 @@ def _rows(found: api.Found) -> list[str]:
 
 
 def warnings_of(report: api.JobReport) -> list[str]:
-    """What its history holds that a person should know, in words; the detail is the host's."""
+    """What its steps and its history hold that a person should know, in words; the detail is the host's."""
     told = [(WARNINGS[event.event], harmless(event.detail)) for event in report.events if event.event in WARNINGS]
+    if any(step.exit is not None and step.exit.oom_suspected for step in report.steps):
+        told.append(("a process of the run was killed for memory", ""))
     return [f"{words} ({detail})" if detail else words for words, detail in told]
 
 

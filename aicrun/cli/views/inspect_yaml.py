@@ -30,7 +30,7 @@ def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> lis
     shown = [
         f"run: {styled('bold', harmless(report.run))}",
         f"run_id: {report.run_id}",
-        _commented(f"status: {standing.status.value}", _why(standing)),
+        _commented(f"status: {standing.status.value}", _why(standing, report)),
         f"owner: {{machine: {found.machine}, applied_by: {_text(report.client.user + '@' + report.client.host)}}}",
         f"spec: {{digest: {report.digest[:8]}, file: {_text(report.spec_file)}}}",
     ]
@@ -46,7 +46,7 @@ def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> lis
         soon = f"copy them: {keeping(found)}" if left <= SOON_S else ""
         shown.append(_commented(f"  logs_kept_for: {duration(max(0.0, left))}", soon))
     shown += _source(report) + _results(report)
-    warnings = warnings_of(report)
+    warnings = _silence(report) + warnings_of(report)
     shown += ["warnings:", *(f"  - {_text(words)}" for words in warnings)] if warnings else []
     shown.append(f"workspace: {_text(report.workspace)}")
     shown += _survival(report)
@@ -61,9 +61,15 @@ def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> lis
     return shown
 
 
-def _why(standing: api.Standing) -> str:
-    words = [standing.reason, standing.phase, harmless(standing.why)]
+def _why(standing: api.Standing, report: api.JobReport) -> str:
+    # A silence stands among the warnings, where there is room for it.
+    parts = [part for part in standing.why.split("; ") if part not in _silence(report)]
+    words = [standing.reason, standing.phase, harmless("; ".join(parts))]
     return ", ".join(word for word in words if word)
+
+
+def _silence(report: api.JobReport) -> list[str]:
+    return [api.silence_words(report.stalled_s, report.stall_limit_s)] if report.stalled_s is not None else []
 
 
 def _steps(report: api.JobReport) -> list[str]:

@@ -101,9 +101,6 @@ def _detail(found: api.Found) -> str:
     if standing.status is api.Status.ENQUEUED and report.line is not None and report.line.position:
         place = ordinal(report.line.position)
         return f"drained, {place}" if report.line.reason == "drained" else f"{place} in line"
-    quiet = next((step.quiet_s for step in report.steps if step.quiet_s is not None), None)
-    if quiet is not None:
-        return f"silent for {duration(quiet)}"
     if standing.status is api.Status.SUCCEEDED:
         return ago(report.ended_age_s) if report.ended_age_s is not None else ""
     if standing.status is api.Status.STOPPED and report.stop is not None:
@@ -112,6 +109,8 @@ def _detail(found: api.Found) -> str:
         return f"exit_code {standing.code}"
     if standing.reason == "signal" and standing.signal is not None:
         return f"signal {standing.signal}"
+    if standing.status is api.Status.IN_PROGRESS and report.stalled_s is not None:
+        return f"no output {duration(report.stalled_s)}"
     told = harmless(standing.reason or standing.phase or standing.why)
     again = standing.phase == "training" and report.attempt > 1
     return attempt_words(report).replace(" of ", "/") if again else told

@@ -8,7 +8,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from job_reports import failed, lost, on_lab, pausing, report, stopped, stopped_in_the_pause, succeeded, upload_failed
+from job_reports import (
+    SETUP,
+    ended,
+    failed,
+    lost,
+    on_lab,
+    pausing,
+    report,
+    stopped,
+    stopped_in_the_pause,
+    succeeded,
+    upload_failed,
+)
 
 from aicrun.cli.screen import Screen, plain
 from aicrun.cli.views.endings import ending_lines, going_lines, left_lines, ways_after
@@ -163,6 +175,18 @@ def listing() -> Listing:
 
 def replace_run(found: Found, name: str) -> Found:
     return Found(found.machine, replace(found.report, run=name))
+
+
+def test_a_silent_run_says_for_how_long_and_goes_on() -> None:
+    silent = on_lab(stalled_s=1925.0, stall_limit_s=1800)
+    table = list_lines(Screen(), Listing((silent, on_lab()), 0, ()), everything=False)
+    held("stalled", [*table, "", *inspect_lines(silent)])
+
+
+def test_a_worker_killed_for_memory_is_a_hint_beside_the_code() -> None:
+    bad = failed(steps=(SETUP, ended("command", 2460.0, 1, oom_suspected=True)))
+    shown = ending_lines(Screen(), Ending(bad, "command", ("worker 3 died",)), "run.yaml")
+    held("end_failed_hint", [*shown, "", *inspect_lines(bad)])
 
 
 def test_the_list_of_runs() -> None:

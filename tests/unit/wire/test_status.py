@@ -124,6 +124,16 @@ def test_no_report_is_called_what_it_is_not() -> None:
     assert count > 100_000
 
 
+def test_a_silence_is_a_word_beside_the_status_and_never_one_itself() -> None:
+    runs = {"phase": "command", "supervised": True}
+    standing = _told(**runs, stalled_s=1925.0, stall_limit_s=1800)
+    assert (standing.status, standing.phase) == (Status.IN_PROGRESS, "training")
+    assert standing.why == "no output for 32m (limits.stall 30m)"
+    alone = _told(phase="command", stalled_s=1925.0, stall_limit_s=1800)
+    assert alone.why == "no output for 32m (limits.stall 30m); its keeper is gone: the exit code will not be known"
+    assert _told(**runs).why == ""
+
+
 def _told(**fields: object) -> Standing:
     plain = JobReport("0" * 16, "digits", "1" * 16, "d", ME, 1.0, "go", "ended", upload_request=REQUIRED)
     return status_of(replace(plain, **fields))
