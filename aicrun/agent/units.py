@@ -20,6 +20,7 @@ from aicrun.agent import hooks, machine
 from aicrun.agent.survival import Facts, service_of, shall_kill, version_of
 
 SYSTEMD = "/run/systemd/system"
+SESSIONS = "/run/systemd/sessions"
 LINGER = "/var/lib/systemd/linger"
 TOOL_S = 5
 # A manager that was asked to linger needs a moment until its socket answers.
@@ -111,9 +112,7 @@ def probe(tools: Tools) -> Facts:
     uid, account = hooks.number("UID", os.geteuid()), machine.account("")[0]
     container = machine.in_container()
     if not here():
-        # Some systems have systemd's login manager without systemd.
-        other = os.path.isdir("/run/systemd/sessions")
-        return Facts(uid, account, systemd=False, container=container, other_logind=other)
+        return Facts(uid, account, systemd=False, container=container, other_logind=_has_sessions())
     facts = Facts(uid, account, linger=lingers(account), cgroup=cgroup(), container=container)
     if uid == 0:
         return facts
@@ -256,6 +255,14 @@ def _kills_session(tools: Tools, account: str, group: str) -> Optional[bool]:
         return None
     only, excluded = (tuple(_NAMES.findall(row)) for row in rows[1:])
     return shall_kill(account, rows[0] == "b true", only, excluded)
+
+
+def _has_sessions() -> bool:
+    """True where systemd's login manager runs without systemd; its folder alone lies in many images, empty."""
+    try:
+        return bool(os.listdir(hooks.text("SESSIONS", SESSIONS)))
+    except OSError:
+        return False
 
 
 def _text(handle: int) -> str:

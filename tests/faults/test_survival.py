@@ -168,6 +168,19 @@ def test_looking_changes_nothing_and_without_systemd_costs_nothing(host: Host) -
     assert not host.calls.exists()
 
 
+def test_a_login_manager_without_systemd_is_told_when_it_has_logins(host: Host) -> None:
+    sessions = host.linger
+    host.rig.env |= {"AICRUN_TEST_SYSTEMD": "0", "AICRUN_TEST_SESSIONS": str(sessions)}
+
+    def survives() -> tuple[str, str]:
+        seen = host.rig.call("survey", question={"cards": False})["reading"]["survival"]
+        return seen["mode"], seen["outlives_logout"]
+
+    assert survives() == ("D", "yes")
+    (sessions / "c1").touch()
+    assert survives() == ("D", "unknown")
+
+
 def test_the_lost_end_of_a_run_has_what_its_unit_says(host: Host) -> None:
     job_id = host.start()
     host.check_once(job_id)

@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def off(tmp_path: Path) -> Iterator[Machine]:
     """A machine that is switched off, to be changed first."""
-    machine = Machine(tmp_path / "machine", 1)
+    machine = Machine(tmp_path / "machine")
     try:
         yield machine
     finally:

@@ -72,7 +72,8 @@ def tree() -> Path:
 class Machine:
     """One machine. `root` is its file system, to be laid out before `power`."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path) -> None:
+        number = next(one for one in range(1, 250) if not Path(f"/sys/class/net/acsd{one}").exists())
         self.name = f"acsd{os.getpid()}x{number}"
         self.address = f"10.78.{number}.2"
         self.root = folder / "root"
