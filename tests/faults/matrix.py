@@ -98,6 +98,9 @@ SILENCE = (
     "faults/test_silence.py::test_ranks_that_wait_for_a_dead_one_are_told_as_silent_and_go_on",
     "faults/test_silence.py::test_a_silence_is_taken_back_when_it_speaks_and_told_again_the_next_time",
 )
+CHANGED = "faults/test_cards_that_change.py::"
+DRAINS = (CHANGED + "test_a_card_that_drains_slowly_is_given_on_when_it_is_empty_and_not_before",)
+OTHERS_CHILD = "faults/test_odd_hosts.py::test_a_process_of_another_account_is_named_by_the_stop_that_cannot_end_it"
 RESTARTS = "faults/test_restarts.py::"
 CONTAINER = RESTARTS + "test_after_a_restart_running_is_unknown_ended_stays_and_reserved_may_start"
 CONTAINER_LINE = RESTARTS + "test_who_stood_in_line_when_the_container_went_never_started_and_the_card_is_free"
@@ -197,7 +200,10 @@ MATRIX: dict[str, Row] = {
     "F29": Row("every kind of exit code", (CODES,)),
     "F30": Row("every kind of death by a signal", (SIGNALS,)),
     "F31": Row("the memory limit kills the command, or one of its workers", (OOM, OOM_WORKER)),
-    "F32": Row("a program or a folder that cannot be used", (CANNOT_RUN,)),
+    "F32": Row(
+        "a program or a folder that cannot be used",
+        (CANNOT_RUN, ENDINGS + "test_a_folder_that_cannot_be_entered_is_said_in_words"),
+    ),
     "F33": Row("an agent that was started with odd signals, masks, limits", (CLEAN, *ODD_HOSTS)),
     "F34": Row("a command that reads its input or prompts", (CLEAN,)),
     "F35": Row("logs: too much, one endless line, binary, truncated, deleted", (CAP, FLOOD, BYTES, OWN_LOG)),
@@ -214,8 +220,8 @@ MATRIX: dict[str, Row] = {
             STRANGER,
             "unit/agent_work/test_cards.py::test_a_driver_that_is_not_loaded_and_no_card_is_none_with_its_reason",
             "unit/agent_work/test_cards.py::test_one_lost_card_hides_no_other",
+            CHANGED + "test_a_card_that_is_gone_while_its_run_goes_on_stays_locked_and_the_run_keeps_its_code",
         ),
-        gap="a card that is gone while its run goes on",
     ),
     "F44": Row(
         "the clock a month back, a year ahead", (CLOCK_BACK, SWEEP + "test_a_clock_that_was_set_makes_no_young_log_old")
@@ -259,20 +265,23 @@ REGRESSIONS: dict[int, Row] = {
     26: Row("one OOM kill ended the whole unit", (UNIT_SAYS,), not_here="a real one: " + MEMORY),
     27: Row("oomd killed more than it said", (UNIT_KILLED,)),
     28: Row("a forced stop told as out of memory", (OOM_OURS,)),
-    29: Row("our own memory counted against the job", gap="memory cgroup"),
+    29: Row(
+        "our own memory counted against the job", not_here="the spec has no memory limit; a step has its own group"
+    ),
     30: Row("a unit inactive while its process ran", (UNIT_ALONE,)),
     31: Row("the last process's status is nobody's", (LEFTOVERS,)),
     32: Row("a restart of the parent killed all jobs", (DETACHED,)),
     33: Row("a restarted agent forgot its jobs", (DETACHED, PUSHED_ANEW)),
     34: Row("SIGHUP reached a job that handles it", (DETACHED,)),
     35: Row("a worker that cannot be killed", (STUCK, STUCK_CARD)),
-    36: Row("the run over, the card still occupied", gap="the card drains before the lease goes"),
+    36: Row("the run over, the card still occupied", DRAINS),
     37: Row("a child in another session kept the card", (WILD, STORM)),
     38: Row("orphans piled up", (LEFTOVERS,)),
     39: Row("new forks escaped the kill", (STORM,)),
     40: Row("only the shell was stopped", (GROUP,)),
     41: Row(
-        "TERM to all killed the helper before the script", gap="the spec has no narrower stop; TERM goes to the group"
+        "TERM to all killed the helper before the script",
+        not_here="a decision: the first TERM goes to the command's group, and the spec has no narrower stop",
     ),
     42: Row("TERM passed over, or the grace ignored", (GRACE, HANDLER)),
     43: Row("the ssh call hung on an inherited stdout", (DETACHED,)),
@@ -288,7 +297,7 @@ REGRESSIONS: dict[int, Row] = {
     53: Row("dead workers counted as running", (TOO_MANY,)),
     54: Row("daemon-reload took the card away", (UNIT_SAYS, UNIT_ALONE), not_here="with a real card"),
     55: Row("a minimal PATH in user units", (USER_UNIT,)),
-    56: Row("a tree of another account cannot be ended", gap="a setuid child"),
+    56: Row("a tree of another account cannot be ended", (OTHERS_CHILD,)),
 }
 
 FIELD: dict[str, Row] = {
@@ -298,7 +307,11 @@ FIELD: dict[str, Row] = {
     "F06": Row("one rank dies, the others wait for ever", SILENCE),
     "F07": Row("the stop never reached the script", (HANDLER,)),
     "F10": Row(
-        "a pipe hid the failure", (ENDINGS + "test_a_failing_first_part_of_a_pipe_fails_the_run",), gap="the four forms"
+        "a pipe hid the failure",
+        (
+            ENDINGS + "test_a_failing_first_part_of_a_pipe_fails_the_run",
+            ENDINGS + "test_the_code_is_the_shells_which_stops_at_its_first_failure",
+        ),
     ),
     "F11": Row("the client was gone when it ended, and called it failed", (TWO_CALLERS, DETACHED)),
     "F12": Row("a stop told as a failure, a crash as a stop", (NATURAL_END, FINISHED, JUST_BEFORE)),

@@ -67,8 +67,30 @@ def test_a_program_that_cannot_run_is_said_in_words(rig: Rig, command: tuple[str
     assert status_of(report).status is Status.FAILED
 
 
+@pytest.mark.parametrize("cwd", ["missing", "file"])
+def test_a_folder_that_cannot_be_entered_is_said_in_words(rig: Rig, cwd: str) -> None:
+    workspace = rig.home / "work/cwd-run"
+    workspace.mkdir(parents=True)
+    (workspace / "file").write_text("no folder")
+    report = rig.ended(rig.start("cwd-run", "touch ran", cwd=cwd))
+    standing = status_of(report)
+    assert (standing.status, standing.reason) == (Status.FAILED, "setup_failed")
+    assert f"there is no folder {cwd} in {workspace}" in rig.log(report.job_id, "setup").decode()
+    assert not list(workspace.rglob("ran"))
+
+
 def test_a_failing_first_part_of_a_pipe_fails_the_run(rig: Rig) -> None:
     assert command_exit(rig.ended(rig.start("pipe-run", "sh -c 'exit 9' | cat"))).code == 9
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("sh -c 'exit 9'; echo done", 9), ("sh -c 'exit 9' || true", 0), ("sh -c 'exit 9' &", 0), ("! true; false", 1)],
+)
+def test_the_code_is_the_shells_which_stops_at_its_first_failure(rig: Rig, command: str, code: int) -> None:
+    job = rig.start("form-run", command)
+    assert command_exit(rig.ended(job)).code == code
+    assert b"done" not in rig.log(job)
 
 
 def test_the_job_sees_a_clean_process_and_an_end_of_input(rig: Rig) -> None:

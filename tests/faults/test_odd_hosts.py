@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_rig import Rig, lives
+from agent_rig import Rig, children, command_line, lives
 from faults.test_stop import WILD, script, tree
 from support import until
 
@@ -53,8 +53,8 @@ def forbids(rig: Rig, number: int, what: str) -> None:
     wrapped(rig, f'exec "{program}" {number} {what} "$@"')
 
 
-def hides_processes(rig: Rig) -> None:
-    """Somebody who sees their own processes alone (`hidepid=2`), with the system's Python."""
+def is_nobodys(rig: Rig, first: str = "mount -t proc -o hidepid=2 proc /proc") -> None:
+    """Somebody without rights, by default one who sees their own processes alone, with the system's Python."""
     python = "/usr/bin/python3"
     words = f"unshare -m true && {python} -c 'import sys; sys.exit(sys.version_info < (3, 8))'"
     if os.geteuid() or subprocess.run(["sh", "-c", words], capture_output=True, check=False).returncode:
@@ -63,9 +63,7 @@ def hides_processes(rig: Rig) -> None:
         os.chown(path, NOBODY, NOBODY)
     rig.home.parent.chmod(0o755)
     rig.python = python
-    inner = (
-        f'mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups "$@"'
-    )
+    inner = f'{first} && exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups "$@"'
     wrapped(rig, f"exec unshare -m sh -c '{inner}' sh \"$@\"")
 
 
@@ -82,7 +80,7 @@ ODD = {
     "calls unknown": lambda rig: forbids(rig, errno.ENOSYS, "all"),
     "calls not permitted": lambda rig: forbids(rig, errno.EPERM, "all"),
     "signals by descriptor not permitted": lambda rig: forbids(rig, errno.EPERM, "send"),
-    "processes hidden": hides_processes,
+    "processes hidden": is_nobodys,
     "odd limits": has_odd_limits,
 }
 
@@ -152,3 +150,36 @@ def _python(rig: Rig, argv: tuple[str, ...]) -> tuple[str, ...]:
     """The same with an interpreter that any account may run."""
     Path(argv[2]).chmod(0o644)
     return ("/usr/bin/env", "python3", *argv[1:]) if shutil.which("python3", path="/usr/bin") else argv
+
+
+def test_a_process_of_another_account_is_named_by_the_stop_that_cannot_end_it() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="aicrun-test-"))
+    rig = Rig(folder)
+    try:
+        other = _becomes_root(folder)
+        is_nobodys(rig, "true")
+        rig.env.update(AICRUN_TEST_CGROUPS="-1", AICRUN_TEST_STUCK_S="2")
+        job = rig.start("setuid-run", f"{other} & trap '' TERM; while true; do sleep 0.1; done")
+        main = rig.running(job)
+        stranger = until(lambda: next((pid for pid in children(main) if b"becomes-root" in command_line(pid)[0]), 0))
+        rig.call("stop", job_id=job, by="ana@laptop", grace_s=1)
+        standing = until(lambda: (seen := rig.standing(job)).status is Status.STOP_FAILED and seen, 30)
+        assert str(stranger) in standing.why
+        assert lives(stranger)
+        # Root ends it: the stop is complete, and the keeper goes.
+        os.kill(stranger, signal.SIGKILL)
+        assert status_of(rig.ended(job, 30)).status is Status.STOPPED
+    finally:
+        rig.close()
+        shutil.rmtree(folder)
+
+
+def _becomes_root(folder: Path) -> Path:
+    """A program that belongs to root and becomes root, whoever starts it."""
+    source, program = folder / "root.c", folder / "becomes-root"
+    source.write_text("#include <unistd.h>\nint main(void) { return setuid(0) || setgid(0) || (sleep(600) && 0); }\n")
+    if os.geteuid() or shutil.which("gcc") is None:
+        pytest.skip("no root or no C compiler")
+    subprocess.run(["gcc", "-o", program, source], check=True)
+    program.chmod(0o4755)
+    return program
