@@ -196,6 +196,7 @@ def test_a_stop_leaves_no_half_copied_file_on_the_target(home: Home, job: Job, s
         stream.truncate(1 << 40)
     folder = home.job_dir(request.job_id)
     os.makedirs(folder)
+    os.makedirs(home.record_dir(request.run, request.job_id))
     write_record(os.path.join(folder, names.REQUEST), request)
     argv = [sys.executable, "-I", "-S", str(REPOSITORY / "aicrun/agent/boot.py"), "upload", folder]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
