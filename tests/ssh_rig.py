@@ -58,6 +58,7 @@ class Sshd:
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
             "MaxStartups 100:30:200",
+            "Subsystem sftp internal-sftp",
             options,
             f"SetEnv {values}" if values else "",
         ]

@@ -214,7 +214,7 @@ class AgentBackend:
 
     @cached_property
     def _files(self) -> AgentFiles:
-        return AgentFiles(AgentLink(self._transport.bulk(), self._bundle))
+        return AgentFiles(AgentLink(self._transport.bulk(), self._bundle), self._link)
 
     def execute(self, wanted: ShortCommand) -> Iterator[Said]:
         """Run a short command on a connection of its own; what ends that connection ends the command."""

@@ -16,14 +16,15 @@ HASH_DEADLINE_S = 3600.0
 
 
 class AgentFiles:
-    """The files of one machine over a link of their own, which `close` ends."""
+    """The files of one machine: many bytes over `link`, which `close` ends; questions over `asking` meanwhile."""
 
-    def __init__(self, link: AgentLink) -> None:
+    def __init__(self, link: AgentLink, asking: AgentLink) -> None:
         self._link = link
+        self._asking = asking
 
     def files(self, path: str) -> RemoteFiles:
         """The regular files at `path`."""
-        answer, _ = self._link.call("file_list", {"path": path}, deadline_s=HASH_DEADLINE_S)
+        answer, _ = self._asking.call("file_list", {"path": path}, deadline_s=HASH_DEADLINE_S)
         try:
             files = tuple((str(name), int(size), int(mode)) for name, size, mode in answer["files"])
             skipped = tuple(str(name) for name in answer["skipped"])
@@ -41,7 +42,7 @@ class AgentFiles:
 
     def hash(self, path: str) -> tuple[str, int]:
         """(SHA-256, bytes), read over there."""
-        answer, _ = self._link.call("file_hash", {"path": path}, deadline_s=HASH_DEADLINE_S)
+        answer, _ = self._asking.call("file_hash", {"path": path}, deadline_s=HASH_DEADLINE_S)
         try:
             return str(answer["sha256"]), int(answer["bytes"])
         except (KeyError, TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from aicrun.errors import TransferFailed, UsageError, Way
@@ -139,9 +140,12 @@ def _bring(
         os.path.dirname(place), f".{hashlib.sha256(f'{remote} {size}'.encode()).hexdigest()[:16]}{PART}"
     )
     for _ in range(2):
-        _fetch(backend, remote, part, size, tell)
-        if backend.hash_file(remote) == (_hash(part), size):
-            break
+        # Both sides read at once: the machine its file for the hash, and we what comes of it.
+        with ThreadPoolExecutor(1) as beside:
+            there = beside.submit(backend.hash_file, remote)
+            here = _fetch(backend, remote, part, size, tell)
+            if there.result() == (here, size):
+                break
         # It changed over there meanwhile, or what lay here was of another one: once more, from nothing.
         os.unlink(part)
     else:
@@ -155,19 +159,26 @@ def _bring(
         os.unlink(part)
 
 
-def _fetch(backend: Backend, remote: str, part: str, size: int, tell: Callable[[int], None]) -> None:
+def _fetch(backend: Backend, remote: str, part: str, size: int, tell: Callable[[int], None]) -> str:
+    """Bring what is missing of it; the SHA-256 of the whole."""
     handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(handle, "r+b") as stream:
         at = stream.seek(0, os.SEEK_END)
         if at > size:
             at = stream.seek(0)
             stream.truncate()
+        seen = hashlib.sha256()
+        stream.seek(0)
+        for left in range(at, 0, -_CHUNK):
+            seen.update(stream.read(min(_CHUNK, left)))
         for data in backend.read_file(remote, at, size):
             stream.write(data)
+            seen.update(data)
             at += len(data)
             tell(at)
         stream.flush()
         os.fsync(stream.fileno())
+    return seen.hexdigest()
 
 
 def _here(path: str) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
