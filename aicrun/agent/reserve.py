@@ -196,6 +196,8 @@ def _make(home: Home, request: JobRequest, secrets: vault.Secrets) -> None:
     folder = os.path.join(home.jobs(), _NEW + request.job_id)
     os.mkdir(folder, 0o700)
     write_record(os.path.join(folder, names.REQUEST), request)
+    # A run that fills the disk must still be stopped.
+    keep_room(os.path.join(folder, names.STOP))
     vault.put(folder, secrets)
     os.rename(folder, home.job_dir(request.job_id))
     sync_folder(home.jobs())

@@ -197,3 +197,14 @@ def test_an_upload_on_a_full_disk_tells_why_it_failed_and_can_be_done_again(
     standing = rig.standing(job)
     assert standing.status is (Status.SUCCEEDED if kept else Status.FAILED)
     assert kept or "nothing to upload" in standing.why
+
+
+def test_a_run_that_filled_the_disk_is_stopped_though_it_is_full(rig: Rig, small_disk: Path) -> None:
+    job = rig.start("full-run", "echo here; sleep 600")
+    main = rig.running(job)
+    until(lambda: rig.log(job) == b"here\n")
+    fill(small_disk)
+    rig.call("stop", job_id=job, by="ana@laptop", grace_s=1)
+    standing = status_of(rig.ended(job, 40))
+    assert (standing.status, standing.signal) == (Status.STOPPED, signal.SIGTERM)
+    assert not lives(main)
