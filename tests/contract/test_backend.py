@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from contract.conftest import RUN_ID, Account
+from private_locks import made_private
 from support import processes_with, until
 
 from aicrun.errors import AgentBroken, HostRefused, HostUnreachable
@@ -361,3 +362,27 @@ def test_other_ways_to_a_machine_are_refused_by_code() -> None:
         connect(Machine("lab", SshReach("ana@[::1")))
     assert caught.value.code == "AIC-E509"
     assert connect(Machine("here", LocalReach())).machine == "here"
+
+
+@pytest.fixture
+def own_locks() -> None:
+    """Before a daemon is started: it keeps the folders that it was born with."""
+    if not made_private():
+        pytest.skip("the machine's own lock folder cannot be kept out of the test")
+
+
+def test_a_drained_machine_says_so_refuses_a_start_and_takes_it_again(
+    own_locks: None, backend: AgentBackend, account: Account
+) -> None:
+    assert backend.survey(Question(cards=False)).drain is None
+    found = backend.drain(True, "moving house", "ana@laptop")
+    assert found.drain is not None
+    assert (found.drain.why, found.drain.by, found.drain.everybody) == ("moving house", "ana@laptop", True)
+    assert backend.survey(Question(cards=False)).drain is not None
+    request = account.request(command=("true",))
+    with refusal("drained"):
+        backend.reserve(request, True)
+    assert backend.look("sft-run") == ((), ())
+    assert backend.drain(False, "", "ana@laptop").drain is None
+    started(backend, request)
+    assert status_of(ended(backend, request.job_id)).status is Status.SUCCEEDED
