@@ -85,6 +85,8 @@ class Rig:
             "PATH": os.environ["PATH"],
             "USER": "ana",
             "AICRUN_TEST_MARK": self.mark.partition("=")[2],
+            # Nothing is asked of a systemd that this machine may have; `fake_systemd` has one of its own.
+            "AICRUN_TEST_SYSTEMD": "0",
         }
         self._link: Link | None = None
         self._unpack()

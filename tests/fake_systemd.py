@@ -36,6 +36,7 @@ class Host:
             "AICRUN_TEST_TOOL_S": "1",
             "AICRUN_TEST_TAKEN_S": "1",
             "AICRUN_TEST_LINGER": str(self.linger),
+            "AICRUN_TEST_OWN_HOME": str(self.rig.home),
             "AICRUN_TEST_RUNTIME_DIR": str(self.runtime),
             "AICRUN_TEST_CGROUP": "/user.slice/user-4711.slice/session-3.scope",
         }

@@ -131,7 +131,13 @@ def with_rules(tools: Tools, facts: Facts) -> Facts:
 
 
 def with_linger(tools: Tools, facts: Facts) -> Facts:
-    """The same after lingering was asked for; believed only when it can be read back."""
+    """The same after lingering was asked for; believed only when it can be read back.
+
+    It changes the machine for the account, so only what looks like a login of that account asks for it.
+    """
+    own = hooks.text("OWN_HOME", machine.account("")[1])
+    if os.environ.get("HOME", "") != own:
+        return dataclasses.replace(facts, linger_refused="HOME is not %s, so nobody asked for it" % own)
     said = tools.ask("loginctl", "--no-ask-password", "enable-linger", facts.account)
     if not lingers(facts.account):
         refused = said.wrong or "loginctl said yes, and it is still off"

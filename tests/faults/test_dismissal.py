@@ -14,7 +14,7 @@ from fake_systemd import Host
 from support import until
 
 from aicrun.wire.codec import to_json
-from aicrun.wire.jobs import Setup, Upload
+from aicrun.wire.jobs import Retry, Setup, Upload
 from aicrun.wire.status import Status
 
 STAYS = "touch ready; while :; do sleep 0.1; done"
@@ -130,6 +130,16 @@ def test_an_upload_that_was_cut_can_be_made_again(host: Host, tmp_path: Path) ->
     with host.rig.link(AICRUN_TEST_HOOK="") as link:
         link.call("upload", job_id=job_id, by="ana")
     until(lambda: host.rig.standing(job_id).status is Status.SUCCEEDED)
+
+
+def test_an_attempt_that_was_due_is_not_made_and_the_last_one_counts(host: Host) -> None:
+    job_id = host.rig.start("long", "exit 75", retry=Retry(3, ("exit:75",), 600, 600))
+    until(lambda: host.rig.report(job_id).next_attempt)
+    shuts_down(host)
+    host.dismiss(job_id)
+    until(lambda: not lives(host.rig.keeper(job_id)))
+    standing = host.rig.standing(job_id)
+    assert (standing.status, standing.code) == (Status.FAILED, 75)
 
 
 def test_a_stop_before_the_shutdown_is_a_stop(host: Host) -> None:

@@ -120,6 +120,14 @@ def test_lingering_that_is_only_claimed_is_not_believed(host: Host) -> None:
     host.check_once(job_id)
 
 
+def test_only_a_login_of_the_account_changes_its_lingering(host: Host) -> None:
+    host.rig.env |= {"AICRUN_TEST_UID": "1000", "AICRUN_TEST_OWN_HOME": "/home/somebody"}
+    told = host.launched(host.start())
+    assert told.mode == "C"
+    assert "HOME is not /home/somebody" in told.why
+    assert "enable-linger" not in host.calls.read_text()
+
+
 def test_an_account_that_lingers_gets_a_unit_of_its_own_manager(host: Host) -> None:
     host.rig.env["AICRUN_TEST_UID"] = "1000"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as manager:
