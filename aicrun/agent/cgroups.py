@@ -8,8 +8,9 @@ in a delegated unit, it steps aside into `aicrun-sup`, for a group with controll
 import dataclasses
 import os
 import re
+import signal
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from aicrun.agent import hooks
 
@@ -190,6 +191,29 @@ def killed_for_memory(group: Group, before: Optional[int]) -> bool:
     """True when the kernel has killed a process of the group for memory since it had counted `before`."""
     now = kills(group.memory)
     return now is not None and before is not None and now > before
+
+
+class Verdict(NamedTuple):
+    """What a rise of the counter says of a process that ended: it was killed, or some process was.
+
+    `shared`: perhaps one that is not of the run.
+    """
+
+    killed: bool = False
+    suspected: bool = False
+    shared: bool = False
+
+
+def verdict(group: Group, before: Optional[int], code: Optional[int], number: Optional[int], ours: bool) -> Verdict:
+    """Whether a process that ended with `code` or signal `number` died for memory; `ours`: we had sent it KILL.
+
+    Only the run's own counter proves it. In a group that others are in too it is a suspicion, whoever died.
+    """
+    if not killed_for_memory(group, before) or code == 0:
+        return Verdict()
+    if group.own_memory and number == signal.SIGKILL and not ours:
+        return Verdict(killed=True)
+    return Verdict(suspected=True, shared=not group.own_memory)
 
 
 def pids(folder: str) -> List[int]:

@@ -178,16 +178,16 @@ class _Step:
         if error:
             return dataclasses.replace(common, spawn_error=error[:1000])
         ending = self._ending
-        killed = cgroups.killed_for_memory(self._group, self._killed_before)
-        oom_kill = killed and self._group.own_memory and ended.signal == signal.SIGKILL and not ending.kill_sent
+        memory = cgroups.verdict(self._group, self._killed_before, ended.code, ended.signal, ending.kill_sent)
         return dataclasses.replace(
             common,
             code=ended.code,
             signal=ended.signal,
             stop_sent=ending.stop_sent,
             timed_out=ending.timed_out,
-            oom_kill=oom_kill,
-            oom_suspected=killed and not oom_kill and ended.code != 0,
+            oom_kill=memory.killed,
+            oom_suspected=memory.suspected,
+            oom_shared=memory.shared,
         )
 
     # Waiting and obeying.

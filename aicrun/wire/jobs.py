@@ -225,7 +225,8 @@ class StepExit:
     """How the kernel said a step ended: exactly one of `code` and `signal`, or neither and `spawn_error`.
 
     `stop_sent` and `timed_out` are True only when our signal was really sent to a live tree. `oom_kill` only on the
-    kernel's own count; `oom_suspected`: some process was killed for memory, this one was not, or it cannot be told.
+    kernel's own count; `oom_suspected`: some process was killed for memory, this one was not, or it cannot be told;
+    `oom_shared`: perhaps one that is not of the run, for others are in the group that counts.
     """
 
     step: str
@@ -240,6 +241,7 @@ class StepExit:
     oom_kill: bool = False
     schema: int = SCHEMA
     oom_suspected: bool = False
+    oom_shared: bool = False
     extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
 

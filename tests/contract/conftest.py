@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ class Account:
     home: Path
     env: dict[str, str]
     way: str = LOCAL
+    # A job is found by its id all over the machine: no two suites that run at once may share one.
+    prefix: str = field(default_factory=lambda: secrets.token_hex(6))
 
     def transport(self) -> Transport:
         """The way to reach this machine that is tried."""
@@ -47,7 +50,7 @@ class Account:
         """The request of job `number` (its last digits) of the run `sft-run`."""
         workspace = self.home / "aic-jobs/sft-run"
         fields: dict[str, Any] = {
-            "job_id": f"{number:016x}",
+            "job_id": f"{self.prefix}{number:04x}",
             "run": "sft-run",
             "run_id": RUN_ID,
             "rank": "0" * 16,

@@ -134,8 +134,10 @@ def _rows(found: api.Found) -> list[str]:
 def warnings_of(report: api.JobReport) -> list[str]:
     """What its steps and its history hold that a person should know, in words; the detail is the host's."""
     told = [(WARNINGS[event.event], harmless(event.detail)) for event in report.events if event.event in WARNINGS]
-    if any(step.exit is not None and step.exit.oom_suspected for step in report.steps):
-        told.append(("a process of the run was killed for memory", ""))
+    suspected = [step.exit for step in report.steps if step.exit is not None and step.exit.oom_suspected]
+    if suspected:
+        own, shared = "of the run was killed for memory", "of the run or beside it was killed for memory"
+        told.append((f"a process {shared if suspected[0].oom_shared else own}", ""))
     return [f"{words} ({detail})" if detail else words for words, detail in told]
 
 

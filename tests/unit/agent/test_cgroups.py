@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aicrun.agent import cgroups
-from aicrun.agent.cgroups import Group, Place
+from aicrun.agent.cgroups import Group, Place, Verdict
 
 NAME = "aicrun-0123456789abcdef-1"
 V2 = "31 23 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -163,3 +163,39 @@ def test_only_a_group_of_that_name_is_ever_taken_for_a_jobs(tmp_path: Path) -> N
     cgroups.discard(Group(mine, other))
     assert not (tmp_path / NAME).exists()
     assert (tmp_path / "user.slice").exists()
+
+
+OWN, SHARED = ("g", "g", True), ("", "g", False)
+
+
+@pytest.mark.parametrize(
+    ("group", "rise", "code", "signal", "ours", "told"),
+    [
+        (OWN, 1, None, 9, False, Verdict(killed=True)),
+        (OWN, 0, None, 9, False, Verdict()),
+        (OWN, 0, 137, None, False, Verdict()),
+        (OWN, 1, 137, None, False, Verdict(suspected=True)),
+        (OWN, 1, 1, None, False, Verdict(suspected=True)),
+        (OWN, 1, 0, None, False, Verdict()),
+        (OWN, 1, None, 15, False, Verdict(suspected=True)),
+        (OWN, 1, None, 9, True, Verdict(suspected=True)),
+        (SHARED, 1, None, 9, False, Verdict(suspected=True, shared=True)),
+        (SHARED, 1, 1, None, False, Verdict(suspected=True, shared=True)),
+        (SHARED, 1, 0, None, False, Verdict()),
+        (SHARED, 0, None, 9, False, Verdict()),
+    ],
+)
+def test_out_of_memory_is_told_on_the_count_alone(
+    tmp_path: Path,
+    group: tuple[str, str, bool],
+    rise: int,
+    code: int | None,
+    signal: int | None,
+    ours: bool,
+    told: Verdict,
+) -> None:
+    (tmp_path / "memory.events").write_text(f"oom_kill {3 + rise}\n")
+    found = Group(group[0], str(tmp_path), group[2])
+    assert cgroups.verdict(found, 3, code, signal, ours) == told
+    assert cgroups.verdict(found, None, code, signal, ours) == Verdict()
+    assert cgroups.verdict(Group(), 3, code, signal, ours) == Verdict()
