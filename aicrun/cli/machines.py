@@ -30,8 +30,9 @@ from aicrun.spec.model import Machine, SshReach
 def machines_command(context: click.Context, machines: str) -> int:
     """Show every machine and card as it is now; a command behind it changes one machine."""
     if context.invoked_subcommand is not None:
-        # The inventory may be named before the command or behind it.
-        context.default_map = {context.invoked_subcommand: {"machines": machines}}
+        # Both options may stand before the command or behind it.
+        both = {"machines": machines, "json": context.obj.json}
+        context.default_map = {context.invoked_subcommand: both}
         return Exit.DONE
     return _shown(context.obj, machines, "")
 

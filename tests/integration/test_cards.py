@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -103,7 +104,7 @@ def test_a_drained_machine_is_told_everywhere_and_the_run_starts_when_that_is_li
     assert "waits     this machine is drained by root: new power supply" in applied.stdout + applied.stderr
     assert "drained, 1st" in box.run("list").stdout
     assert "drained by root" in box.run("inspect", "first").stdout
-    read = box.json("machines", "drain", "--off")
+    read = json.loads(box.run("machines", "--json", "drain", "--off").stdout)
     assert (read["kind"], read["machine"], read["drained"], read["waiting"]) == ("drain", "here", False, 1)
     assert sorted(read) == ["drain", "drained", "going", "kind", "machine", "schema_version", "waiting"]
     until(lambda: status(box, "first") == "succeeded", 60)
