@@ -95,6 +95,17 @@ def test_a_source_that_was_not_pushed_is_refused_before_a_start(backend: AgentBa
     assert backend.look("sft-run") == ((), ())
 
 
+def test_a_secret_is_in_the_job_and_in_nothing_that_is_told(backend: AgentBackend, account: Account) -> None:
+    request = account.request(command=('echo "with $TOKEN"; [ "$TOKEN" = "a planted value" ]',))
+    assert backend.reserve(request, True, {"TOKEN": "a planted value"}).answer == "ok"
+    report = ended(backend, request.job_id)
+    assert status_of(report).status is Status.SUCCEEDED
+    assert backend.log(request.job_id, "command", 0, 1000, 0).data == b"with ***\n"
+    assert backend.environment(request.job_id)["TOKEN"] == "***"
+    with refusal("secret_refused"):
+        backend.reserve(account.request(2), True, {"TOKEN": "short"})
+
+
 @pytest.mark.parametrize(("command", "status", "code"), [("exit 0", "succeeded", 0), ("exit 7", "failed", 7)])
 def test_the_exit_code_is_the_commands_own(
     backend: AgentBackend, account: Account, command: str, status: str, code: int
