@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from agent_rig import Refusal
 from fake_nvml.driver import TWO_CARDS, can_be_built
-from faults.test_cards_and_line import A, B, Box
+from faults.test_cards_and_line import Box
 from support import until
 
 from aicrun.agent.card_hold import DRAIN_S
@@ -21,12 +22,16 @@ from aicrun.wire.seen import InLine
 from aicrun.wire.status import Status
 
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
-ONE_CARD = TWO_CARDS.partition("card GPU-bbbb")[0]
+# Names of their own: a process of another test on this machine must not count as left on these cards.
+A, B = (f"GPU-{secrets.token_hex(4)}" for _ in range(2))
+CARDS = TWO_CARDS.replace("GPU-aaaa", A).replace("GPU-bbbb", B)
+ONE_CARD = CARDS.partition(f"card {B}")[0]
 
 
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[Box]:
     host = Box(tmp_path)
+    host.driver.write(CARDS)
     yield host
     host.close()
 
@@ -34,7 +39,7 @@ def box(tmp_path: Path) -> Iterator[Box]:
 @pytest.mark.parametrize("trouble", ["init 18", "init 999", "answer nvmlDeviceGetCount_v2 15"])
 def test_a_driver_that_fails_under_a_running_job_takes_nothing_from_it(box: Box, trouble: str) -> None:
     """Updated at night, or taken away from a container: its status is its own record's."""
-    job = box.start("echo before; sleep 4; echo after; exit 7")
+    job = box.start("echo before; sleep 4; echo after; exit 7", (A,))
     box.rig.running(job)
     box.driver.add(trouble)
     question = {"runs": [], "paths": [], "data": ""}
@@ -47,7 +52,7 @@ def test_a_driver_that_fails_under_a_running_job_takes_nothing_from_it(box: Box,
     standing = box.rig.standing(job)
     assert (standing.status, standing.code) == (Status.FAILED, 7)
     assert box.rig.log(job) == b"before\nafter\n"
-    assert (box.held(), box.tickets()) == (False, 0)
+    assert (box.held(A), box.tickets()) == (False, 0)
 
 
 def test_eight_starts_at_once_for_two_idle_cards_start_two_and_name_the_holder_to_six(box: Box) -> None:
@@ -72,14 +77,14 @@ def test_a_stranger_who_is_allowed_keeps_nobody_out_and_delays_no_release(box: B
     stranger = subprocess.Popen(["sleep", "100"])
     try:
         box.driver.write(ONE_CARD + f"  holder {stranger.pid} compute 900\n")
-        job = box.start("true", card_need=CardNeed(foreign_allowed=True), queue_wait_s=0)
+        job = box.start("true", (A,), card_need=CardNeed(foreign_allowed=True), queue_wait_s=0)
         began = time.monotonic()
         assert box.rig.ended(job, 60).card_allocated
-        until(lambda: not box.held(), 20)
+        until(lambda: not box.held(A), 20)
         # It waited for its own processes to leave the card, not for the stranger's.
         assert time.monotonic() - began < DRAIN_S
         with pytest.raises(Refusal, match=f"pid {stranger.pid} of"):
-            box.start("true", queue_wait_s=0)
+            box.start("true", (A,), queue_wait_s=0)
     finally:
         stranger.kill()
         stranger.wait()
@@ -89,9 +94,9 @@ def test_memory_that_a_desktop_took_since_the_plan_is_waited_for(box: Box) -> No
     need = CardNeed(vram_mib=20480)
     box.driver.write(ONE_CARD.replace("  used 100", "  used 9000"))
     with pytest.raises(Refusal, match="card 0 has 15276 MiB free, 20480 are asked") as refused:
-        box.start("true", card_need=need, queue_wait_s=0)
+        box.start("true", (A,), card_need=need, queue_wait_s=0)
     assert (refused.value.token, refused.value.facts["cards"]) == ("gpu_busy", A)
-    job = box.start("true", card_need=need)
+    job = box.start("true", (A,), card_need=need)
     until(lambda: "15276 MiB free" in (box.rig.report(job).line or InLine(())).why, 60)
     box.driver.write(ONE_CARD)
     assert box.rig.ended(job, 60).card_allocated
@@ -101,6 +106,6 @@ def test_memory_that_a_desktop_took_since_the_plan_is_waited_for(box: Box) -> No
 def test_a_busy_card_whose_processes_nobody_can_list_is_waited_for(box: Box) -> None:
     box.driver.write("answer nvmlDeviceGetComputeRunningProcesses_v3 4\n" + ONE_CARD.replace("n 3", "n 0 0 97 0"))
     with pytest.raises(Refusal, match="card 0 is 97% busy, and nobody can list its processes"):
-        box.start("true", card_need=CardNeed(busy_most_percent=10), queue_wait_s=0)
-    job = box.start("true", queue_wait_s=0)
+        box.start("true", (A,), card_need=CardNeed(busy_most_percent=10), queue_wait_s=0)
+    job = box.start("true", (A,), queue_wait_s=0)
     assert box.rig.ended(job, 60).card_allocated
