@@ -18,6 +18,7 @@ BUDGETS = {
     "faults": 300,
     "integration": 300,
     "first_run": 180,
+    "ssh": 240,
     "gpu": 300,
     "systemd": 300,
 }
