@@ -167,7 +167,7 @@ SUSPECT = "unit/agent/test_survival.py::test_the_releases_whose_lingering_is_not
 MEMORY = "the machines of tests/systemd have no memory controller"
 
 LOG = "faults/test_log.py::"
-FLOOD = LOG + "test_at_the_standard_cap_300_mib_are_kept_to_the_byte"
+FLOOD = LOG + "test_a_flood_is_kept_up_to_its_cap_to_the_byte"
 BURST = LOG + "test_a_first_moment_full_of_lines_is_followed_without_gap_over_reconnects"
 
 MATRIX: dict[str, Row] = {
