@@ -40,18 +40,21 @@ needs_groups = pytest.mark.skipif(
 # Each lives for a moment and leaves one child in a session of its own: whoever reads a list of processes comes late.
 STORM = """
 import os, signal, sys, time
+beat_path, each_s, kind = sys.argv[1:]
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-if os.fork() == 0:
-    beat = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o600)
-    if sys.argv[3] == "hidden":
-        os.environ.clear()
+if kind == "relay" or os.fork() == 0:
+    if kind == "hidden":
+        # Only an exec hides the environment that a process was started with.
+        os.setsid()
+        os.execve(sys.executable, [sys.executable, "-I", __file__, beat_path, each_s, "relay"], {})
+    beat = os.open(beat_path, os.O_WRONLY | os.O_CREAT, 0o600)
     # However the test ends, this does.
     end = time.monotonic() + 60
     while time.monotonic() < end and os.fork() == 0:
         os.setsid()
         os.pwrite(beat, b"%20d" % time.monotonic_ns(), 0)
-        time.sleep(float(sys.argv[2]))
+        time.sleep(float(each_s))
     os._exit(0)
 print("storm", flush=True)
 time.sleep(600)
@@ -64,7 +67,9 @@ class Storm:
     def __init__(self, rig: Rig, each_s: float, kind: str = "") -> None:
         script, self._beat = rig.home / "storm.py", rig.home / "beat"
         script.write_text(STORM)
-        self.job = rig.start("storm-run", (sys.executable, "-I", str(script), str(self._beat), str(each_s), kind))
+        self.job = rig.start(
+            "storm-run", (sys.executable, "-I", str(script), str(self._beat), str(each_s), kind or "plain")
+        )
         until(lambda: b"storm" in rig.log(self.job))
         until(self.goes_on)
 
@@ -110,7 +115,9 @@ def test_without_a_keeper_the_stopper_finds_what_hides(rig: Rig, kind: str, each
 def test_a_tree_that_hides_counts_as_living_while_its_group_does(rig: Rig) -> None:
     storm = Storm(rig, 0.02, "hidden")
     killed_keeper(rig, storm.job)
-    os.kill(rig.running(storm.job), signal.SIGKILL)
+    main = rig.running(storm.job)
+    os.kill(main, signal.SIGKILL)
+    until(lambda: not lives(main))
     assert storm.goes_on()
     assert rig.standing(storm.job).status is Status.IN_PROGRESS
     assert rig.report(storm.job).supervised is False
