@@ -39,6 +39,17 @@ def test_a_unit_that_comes_to_run_keeps_the_job(host: Host) -> None:
     assert host.rig.mark.partition("=")[2] not in said
 
 
+def test_an_older_systemd_is_asked_for_nothing_that_it_does_not_know(host: Host) -> None:
+    host.tool("systemctl", "echo 'systemd 239 (239-82.el8_10.3)'")
+    job_id = host.start()
+    assert host.launched(job_id).mode == "A"
+    asked = next(line for line in host.calls.read_text().splitlines() if line.startswith("systemd-run"))
+    assert "--service-type=simple" in asked.split()
+    assert "OOMPolicy" not in asked
+    assert "--property=TasksMax=infinity" in asked.split()
+    host.check_once(job_id)
+
+
 @pytest.mark.parametrize(
     ("tool", "body", "why"),
     (

@@ -20,7 +20,8 @@ PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "polkitd", "openssh-server"),
     *("python3", "procps"),
 )
-RELEASE = "bookworm"
+# Debian 12 has systemd 252; `AICRUN_TEST_RELEASE=trixie` tries 257.
+RELEASE = os.environ.get("AICRUN_TEST_RELEASE", "bookworm")
 # Done once inside the tree: an account, no waiting for a network, a short wait of logind after the last logout.
 RECIPE = """
 useradd --create-home --shell /bin/bash alice
