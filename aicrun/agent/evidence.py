@@ -186,8 +186,11 @@ def _steps(reader: _Reader, job_dir: str, first: int) -> Tuple[int, Tuple[StepSe
     attempts = os.path.join(job_dir, names.ATTEMPTS)
     try:
         numbers = [int(name) for name in os.listdir(attempts) if name.isdigit()]
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         numbers = []
+    except OSError as error:
+        # What cannot be read is not absent: whoever took it for that would start a run twice.
+        raise Unreadable(attempts, error.strerror or "error") from error
     for attempt in sorted(numbers, reverse=True):
         found = _of_attempt(reader, os.path.join(attempts, str(attempt)), STEPS)
         if found and attempt > first:

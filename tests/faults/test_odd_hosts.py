@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_rig import Rig, children, command_line, lives
+from agent_rig import Refusal, Rig, children, command_line, lives
 from faults.test_stop import WILD, script, tree
 from support import until
 
@@ -172,6 +172,31 @@ def test_a_process_of_another_account_is_named_by_the_stop_that_cannot_end_it() 
     finally:
         rig.close()
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["with its keeper", "without a keeper"])
+def test_a_job_folder_that_may_not_be_read_is_never_a_run_that_never_started(rig: Rig, kept: bool) -> None:
+    is_nobodys(rig, "true")
+    job = rig.start("closed-run", "echo here; sleep 600")
+    main, keeper = rig.running(job), rig.keeper(job)
+    until(lambda: rig.log(job) == b"here\n")
+    if not kept:
+        os.kill(keeper, signal.SIGKILL)
+        until(lambda: not lives(keeper))
+    rig.folder(job).chmod(0)
+    for _ in range(2):
+        standing = rig.standing(job)
+        assert standing.status in (Status.IN_PROGRESS, Status.UNKNOWN), standing
+        with pytest.raises(Refusal) as refusal:
+            rig.start("closed-run", "true")
+        assert refusal.value.token == "state_unusable"
+        assert str(rig.folder(job)) in str(refusal.value)
+    assert [one["job_id"] for one in rig.call("jobs")["reports"]] == [job]
+    rig.folder(job).chmod(0o700)
+    assert rig.standing(job).status is Status.IN_PROGRESS
+    rig.call("stop", job_id=job, by="ana@laptop", grace_s=1)
+    until(lambda: not lives(main))
+    rig.ended(job)
 
 
 def _becomes_root(folder: Path) -> Path:
