@@ -221,11 +221,11 @@ def _signal_pidfd(handle: int, number: int) -> None:
 
 
 def _syscall(number: int, *args: Any) -> int:
-    import ctypes
-
     libc = _libc()
     if libc is None:
         raise OSError("no ctypes")
+    import ctypes
+
     result = int(libc.syscall(number, *args))
     if result < 0:
         code = ctypes.get_errno()

@@ -10,9 +10,9 @@ import fcntl
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,6 +36,7 @@ class Outlet:
     def __init__(self, rig: Rig, image: Path) -> None:
         self.rig = rig
         self.image = image
+        self.cuts = 0
         self.state = rig.home / ".local/state"
         self.state.mkdir(parents=True)
 
@@ -56,20 +57,27 @@ class Outlet:
         os.close(handle)
         self.rig.close()
         self.unmount()
+        # Another process that began meanwhile may still have the dead disk mounted: a copy is a disk of its own.
+        self.cuts += 1
+        fresh = self.image.with_name(f"{self.image.name}.{self.cuts}")
+        shutil.copyfile(self.image, fresh)
+        self.image.unlink()
+        self.image = fresh
         assert self.mount()
 
 
 @pytest.fixture
-def outlet(rig: Rig) -> Iterator[Outlet]:
-    with tempfile.NamedTemporaryFile(suffix=".img") as image:
-        image.truncate(32 * 1024 * 1024)
-        made = subprocess.run(["mkfs.ext4", "-q", "-F", image.name], capture_output=True, check=False)
-        found = Outlet(rig, Path(image.name))
-        if made.returncode or not found.mount():
-            pytest.skip("no file system can be made on a loop device here")
-        yield found
-        rig.close()
-        found.unmount()
+def outlet(rig: Rig, tmp_path: Path) -> Iterator[Outlet]:
+    image = tmp_path / "disk.img"
+    image.touch()
+    os.truncate(image, 32 << 20)
+    made = subprocess.run(["mkfs.ext4", "-q", "-F", image], capture_output=True, check=False)
+    found = Outlet(rig, image)
+    if made.returncode or not found.mount():
+        pytest.skip("no file system can be made on a loop device here")
+    yield found
+    rig.close()
+    found.unmount()
 
 
 @pytest.mark.parametrize("place", list(AFTER))
