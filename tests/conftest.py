@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Person, end_processes_with
+from support import Person, end_processes_with, remove_groups_since
 
 pytest_plugins = ["budgets"]
+
+BEGAN = time.time()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -17,6 +20,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(pytest.mark.skip(reason="slow: `make slow` runs it"))
+
+
+def pytest_sessionfinish() -> None:
+    """Keepers that tests killed left their control groups behind, and most homes that would sweep them are gone."""
+    remove_groups_since(BEGAN)
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +63,16 @@ def end_processes_with(mark: str) -> None:
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
     raise AssertionError(f"these processes cannot be ended: {processes_with(mark)}")
+
+
+def remove_groups_since(began: float) -> None:
+    """Remove the control groups of jobs that were made since (by the wall clock) and in which nothing lives."""
+    for found in glob.iglob("/sys/fs/cgroup/**/aicrun-*", recursive=True):
+        path = Path(found)
+        if re.fullmatch(r"aicrun-[0-9a-f]{16}-[0-9]+", path.name):
+            with contextlib.suppress(OSError):
+                if path.stat().st_ctime >= began:
+                    path.rmdir()
 
 
 class Person:

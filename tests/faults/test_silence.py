@@ -36,6 +36,7 @@ def test_ranks_that_wait_for_a_dead_one_are_told_as_silent_and_go_on(rig: Rig) -
     quiet = silent_s(rig, job)
     assert quiet is not None
     assert 2 <= quiet < 30
+    # The keeper looks by itself, a moment before or after us.
     until(lambda: stalls(rig, job) == 1)
     (rig.home / "work/ranks-run/go").touch()
     standing = status_of(rig.ended(job))
