@@ -2,8 +2,8 @@
 
 It must not probe anything (`units.py` does) and never promises what a fact did not show. The modes: A a unit of the
 system, B a unit of the account's own manager, C a session of its own under systemd, D the same where no systemd runs.
-In none of them logind removes a run's shared memory at logout: it spares root's (A), a lingering account's (B), and that
-of an account with something left in a session (C).
+In none of them logind removes a run's shared memory at logout: it spares root's (A), a lingering account's (B), and
+that of an account with something left in a session (C).
 """
 
 import dataclasses
