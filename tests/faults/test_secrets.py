@@ -14,6 +14,7 @@ import pytest
 from agent_rig import Refusal, Rig, lives
 from support import processes_with, until
 
+from aicrun.agent import log_files
 from aicrun.wire import names
 from aicrun.wire.calls import ConnectionEnded
 from aicrun.wire.codec import to_json
@@ -127,6 +128,40 @@ def test_killed_and_stopped_pumps_lose_no_line_and_show_no_value(rig: Rig, how: 
     lines = rig.log(job).decode().splitlines()
     assert len(lines) > 10_000
     assert lines == [f"line {number:09d} with *** and more text to fill the line" for number in range(len(lines))]
+
+
+def test_killed_pumps_past_the_cap_keep_head_and_newest_lines_without_a_value(rig: Rig) -> None:
+    path = rig.home / "noise.py"
+    path.write_text(NOISE)
+    caps = {"AICRUN_TEST_LOG_CAP": str(3 << 16), "AICRUN_TEST_LOG_TAIL": str(1 << 17)}
+    job = rig.start("noisy-run", (sys.executable, "-I", str(path)), env=caps, secrets={"HF_TOKEN": TOKEN, "OTHER": KEY})
+    main = rig.running(job)
+    folder = rig.step(job)
+
+    def total() -> int:
+        state = log_files.read_state(str(folder))
+        return state.total if state is not None else 0
+
+    until(lambda: total() > 1 << 19, 60)
+    for _ in range(10):
+        pump, before = rig.pump(job, main), total()
+        until(lambda least=before: total() > least)
+        os.kill(pump, signal.SIGKILL)
+        until(lambda pid=pump: not lives(pid))
+    (rig.home / "work/noisy-run/enough").touch()
+    assert status_of(rig.ended(job, 60)).code == 0
+    state = log_files.read_state(str(folder))
+    assert state is not None
+    head, _ = log_files.read_bytes(str(folder), 0, state.head_bytes)
+    tail, _ = log_files.read_bytes(str(folder), log_files.oldest(state), state.ring_bytes)
+    line = "line %09d with *** and more text to fill the line\n"
+    assert len(head) == 1 << 16
+    assert "".join(line % number for number in range(len(head) // 40)).encode().startswith(head)
+    # Whole lines from the first line end on; the last one is the last that was written.
+    kept = tail.decode().partition("\n")[2].splitlines(True)
+    first = int(kept[0].split()[1])
+    assert kept == [line % number for number in range(first, first + len(kept))]
+    assert len(tail) > 1 << 16
 
 
 def test_a_short_beginning_is_shown_when_it_is_quiet_and_a_long_one_at_the_end(rig: Rig) -> None:
