@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -16,6 +17,7 @@ from agent_rig import Rig, lives
 from freezer import Freezer
 from support import until
 
+from aicrun.wire import names
 from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import JobReport, StepExit
 from aicrun.wire.status import Status, status_of
@@ -151,6 +153,21 @@ def test_a_run_started_inside_a_run_stands_in_no_group_of_it(rig: Rig) -> None:
     rig.call("stop", job_id=outer.job_id, by="ana", grace_s=0)
     rig.ended(outer.job_id)
     assert rig.standing(inner.job_id).status is Status.IN_PROGRESS
+
+
+def test_what_is_ours_is_not_counted_as_the_runs(rig: Rig) -> None:
+    job = rig.start("counted-run", ("/bin/sleep", "600"))
+    pid = rig.running(job)
+    name = f"aicrun-{job}-1"
+    keeper, pump = rig.keeper(job), rig.pump(job, pid)
+    assert Path(f"/proc/{pid}/cgroup").read_text().count(name) >= 1
+    assert [one for one in (keeper, pump) if name in Path(f"/proc/{one}/cgroup").read_text()] == []
+    start = json.loads((rig.step(job) / names.STEP_START).read_text())
+    assert [Path(start[key]).name for key in ("cgroup", "cgroup_memory")] == [name, name]
+    assert start["cgroup_why"] == ""
+    rig.call("stop", job_id=job, by="ana", grace_s=0)
+    rig.ended(job)
+    until(lambda: not rig.groups(job))
 
 
 def start_from_inside(rig: Rig, inner: Any) -> tuple[str, ...]:

@@ -286,3 +286,24 @@ def test_a_signal_of_a_person_ends_no_keeper(machine: Machine, account: Accounts
     machine.run("root", f"kill -TERM {root.keeper(job_id)}; sleep 1.5")
     assert root.report(job_id).supervised
     assert root.standing(job_id).status is Status.IN_PROGRESS
+
+
+@pytest.mark.parametrize("name", ["root", "alice"])
+def test_in_its_unit_a_command_has_a_group_by_which_what_hides_is_ended(
+    machine: Machine, account: Accounts, name: str
+) -> None:
+    one = account(name)
+    job_id = one.start_work("hiding", "(env -i setsid sleep 777 &); " + WORK)
+    group = one.group(one.running(job_id))
+    assert group.endswith(f"/aicrun-{job_id}.service/aicrun-{job_id}-1")
+    assert f"/aicrun-{job_id}.service" in one.group(one.keeper(job_id))
+    assert f"/aicrun-{job_id}-1" not in one.group(one.keeper(job_id))
+    hides = "pgrep -xf 'sleep 777'"
+    assert machine.run("root", hides).returncode == 0
+    machine.run("root", f"kill -9 {one.keeper(job_id)}")
+    until(lambda: not one.report(job_id).supervised)
+    one.call("stop", job_id=job_id, by="ana", grace_s=1)
+    one.ended(job_id)
+    assert one.standing(job_id).status is Status.UNKNOWN
+    assert machine.run("root", hides).returncode == 1
+    until(lambda: machine.run("root", f"ls -d /sys/fs/cgroup{group}").returncode != 0)
