@@ -218,7 +218,7 @@ def test_stopping_an_ended_job_leaves_it_as_it_is(backend: AgentBackend, account
 def test_jobs_are_found_by_run_id_and_first_digits_newest_first(backend: AgentBackend, account: Account) -> None:
     ids = []
     for number in (1, 2, 3):
-        request = account.request(0xABC0000000000000 + number, named=tuple(ids))
+        request = account.request(0xABC0 + number, named=tuple(ids))
         started(backend, request)
         ended(backend, request.job_id)
         ids.append(request.job_id)
