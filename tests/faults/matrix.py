@@ -58,6 +58,7 @@ FINISHED = STOP + "test_a_finished_job_is_left_as_it_is"
 UNKNOWN_ID = STOP + "test_an_unknown_id_is_not_found"
 RESERVED_STOPPED = STOP + "test_a_reservation_that_is_stopped_never_starts"
 GROUPS = "faults/test_groups.py::"
+NOT_OURS = GROUPS + "test_what_is_ours_is_not_counted_as_the_runs"
 STORM = GROUPS + "test_a_tree_that_forks_on_and_on_is_ended_whole"
 STORM_ALONE = GROUPS + "test_without_a_keeper_the_stopper_finds_what_hides"
 STUCK = GROUPS + "test_a_tree_that_cannot_be_ended_is_named_and_ends_when_it_can"
@@ -265,9 +266,7 @@ REGRESSIONS: dict[int, Row] = {
     26: Row("one OOM kill ended the whole unit", (UNIT_SAYS,), not_here="a real one: " + MEMORY),
     27: Row("oomd killed more than it said", (UNIT_KILLED,)),
     28: Row("a forced stop told as out of memory", (OOM_OURS,)),
-    29: Row(
-        "our own memory counted against the job", not_here="the spec has no memory limit; a step has its own group"
-    ),
+    29: Row("our own memory counted against the job", (NOT_OURS,)),
     30: Row("a unit inactive while its process ran", (UNIT_ALONE,)),
     31: Row("the last process's status is nobody's", (LEFTOVERS,)),
     32: Row("a restart of the parent killed all jobs", (DETACHED,)),
