@@ -18,8 +18,8 @@ from support import until
 from aicrun.wire.codec import to_json
 from aicrun.wire.status import Status, status_of
 
-# More of them by hand: AICRUN_RACE_ROUNDS=40 makes 1000.
-ROUNDS = 25 * int(os.environ.get("AICRUN_RACE_ROUNDS", "1"))
+# More of them by hand: AICRUN_RACE_ROUNDS=84 makes 1000.
+ROUNDS = 12 * int(os.environ.get("AICRUN_RACE_ROUNDS", "1"))
 
 
 @pytest.fixture
