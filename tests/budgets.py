@@ -1,6 +1,7 @@
 """A pytest plugin: the wall time of each suite (each folder of tests/), told at the end, held with `--budgets`.
 
-Budgets are for two cores, twice what a quiet machine takes. It must not change what a test does.
+Budgets are for two cores, up to twice what a quiet machine takes; `tests/run` runs the faults beside all others. It
+must not change what a test does.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from collections import defaultdict
 
 import pytest
 
-# Seconds for each suite; together they leave the whole run far below twenty minutes.
+# Seconds for each suite; the faults, and all others together, leave the whole run below twenty minutes.
 BUDGETS = {
     "house": 30,
-    "unit": 120,
+    "unit": 240,
     "cases": 60,
-    "contract": 180,
-    "faults": 300,
-    "integration": 300,
+    "contract": 240,
+    "faults": 900,
+    "integration": 360,
     "first_run": 180,
-    "ssh": 240,
+    "ssh": 300,
     "gpu": 300,
     "systemd": 300,
 }

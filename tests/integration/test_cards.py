@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fake_nvml.driver import FakeDriver, can_be_built
 from integration.project import Project
-from private_locks import made_private
+from private_locks import emptied, made_private
 from support import until
 
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for th
 ONE_CARD = """
 driver 570.124.06
 cuda 12080
-card GPU-aaaa NVIDIA RTX A6000
+card GPU-acac NVIDIA RTX A6000
   total 49140
   reserved 600
   bus 00000000:41:00.0
@@ -34,6 +34,7 @@ def box(project: Project, tmp_path: Path) -> Iterator[Project]:
         pytest.skip("the machine's own lock folder cannot be kept out of the test")
     project.person.env.update(FakeDriver(tmp_path / "driver", ONE_CARD).env)
     yield project
+    emptied()
 
 
 def spec(box: Project, name: str, seconds: float, more: str = "") -> str:
@@ -88,7 +89,7 @@ def test_a_killed_holder_gives_the_card_up_exactly_when_its_command_is_gone(
         box.kill("work.py", how=signal.SIGKILL)
     until(lambda: status(box, "second") == "succeeded", 60)
     assert status(box, "first") == "unknown"
-    assert os.path.exists("/run/lock/aicrun/v1/GPU-aaaa.lock")
+    assert os.path.exists("/run/lock/aicrun/v1/GPU-acac.lock")
 
 
 def test_a_drained_machine_is_told_everywhere_and_the_run_starts_when_that_is_lifted(box: Project) -> None:

@@ -12,13 +12,13 @@ from support import processes_with, until
 
 CARDS = """
 driver 570.124.06
-card GPU-aaaa NVIDIA RTX A6000
+card GPU-acac NVIDIA RTX A6000
   total 49140
   utilization 80
   power 250
   temperature 71
   bus 00000000:41:00.0
-card GPU-bbbb NVIDIA RTX A6000
+card GPU-bcbc NVIDIA RTX A6000
   total 24000
   bus 00000000:42:00.0
 """
@@ -36,7 +36,7 @@ def test_the_peak_on_the_card_reaches_facts_notes_and_the_next_plan(project: Pro
         pytest.skip("the machine's own lock folder cannot be kept out of the test")
     driver = FakeDriver(tmp_path / "driver", CARDS)
     project.person.env.update(driver.env)
-    project.write("python3 work.py 12", more="machine: {gpu: {vram: 8GiB, uuid: GPU-aaaa}}\n")
+    project.write("python3 work.py 12", more="machine: {gpu: {vram: 8GiB, uuid: GPU-acac}}\n")
     assert project.run("apply", "run.yaml", "--yes").returncode == 0
     job = project.job("quick")["job_id"]
     pid = until(lambda: processes_with(f"AICRUN_JOB_ID={job}"))[0]
