@@ -16,7 +16,7 @@ BUDGETS = {
     "unit": 240,
     "cases": 60,
     "contract": 240,
-    "faults": 900,
+    "faults": 1050,
     "integration": 360,
     "first_run": 180,
     "ssh": 300,

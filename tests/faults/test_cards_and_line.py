@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from aicrun.wire.seen import InLine
 from aicrun.wire.status import Status, status_of
 
 A, B = "GPU-aaaa", "GPU-bbbb"
-STARTS = 24
+STARTS = int(os.environ.get("AICRUN_RACE_STARTS", "24"))
+CLIENTS = 8
 
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
 
@@ -58,6 +60,23 @@ class Box:
         request = self.rig.request(f"run-{self.started}", command, cards=cards, env=env, **fields)
         assert self.rig.call("reserve", request=to_json(request), confirm=True)["answer"] == "ok"
         return request.job_id
+
+    def start_at_once(self, count: int, command: tuple[str, ...]) -> list[str]:
+        """That many jobs for the first card, by several clients at the same time; their ids."""
+        first, self.started = self.started, self.started + count
+        name, _, value = self.rig.mark.partition("=")
+
+        def some(number: int) -> list[str]:
+            ids = []
+            with self.rig.link() as link:
+                for one in range(first + number, first + count, CLIENTS):
+                    request = self.rig.request(f"run-{one}", command, cards=(A,), env={name: value})
+                    assert link.call("reserve", request=to_json(request), confirm=True)[0]["answer"] == "ok"
+                    ids.append(request.job_id)
+            return ids
+
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            return [job for ids in clients.map(some, range(CLIENTS)) for job in ids]
 
     def status(self, job_id: str) -> Status:
         return self.rig.standing(job_id).status
@@ -283,14 +302,14 @@ def test_24_starts_for_one_card_never_two_on_it(box: Box, murders: bool) -> None
         "time.sleep(0.02)\n"
         "os.unlink(p)\n"
     )
-    # More rounds by hand: AICRUN_RACE_ROUNDS=8.
-    rounds = int(os.environ.get("AICRUN_RACE_ROUNDS", "1"))
+    # More of them by hand: AICRUN_RACE_ROUNDS=50 AICRUN_RACE_STARTS=100.
+    rounds = int(os.environ.get("AICRUN_RACE_ROUNDS", "8"))
     for _ in range(rounds):
-        jobs = [box.start((sys.executable, "-S", "-c", script, str(arena))) for _ in range(STARTS)]
+        jobs = box.start_at_once(STARTS, (sys.executable, "-S", "-c", script, str(arena)))
         for job in choice.sample(jobs, 6) if murders else ():
             _murder(box, job, choice)
         for job in jobs:
-            box.rig.ended(job, 120)
+            box.rig.ended(job, 300)
             assert not arena.with_name("arena.two").exists(), seed
         until(lambda: not box.held(), 30)
         assert box.tickets() == 0, seed
