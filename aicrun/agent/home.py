@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import stat
-import time
+import threading
 from typing import Iterator, List, Mapping, Optional, Tuple
 
 from aicrun.agent.host_id import host_id
@@ -262,16 +262,40 @@ def _try_link(root: str) -> None:
 
 
 def _lock(handle: int, path: str) -> None:
-    deadline = time.monotonic() + LOCK_WAIT_S
-    while True:
+    try:
+        if not _taken(handle, fcntl.LOCK_NB):
+            _wait_in_line(handle, path)
+    except OSError as error:
+        raise Refused("no_lock", "%s cannot be locked: %s" % (path, error.strerror), {"path": path}) from error
+
+
+def _wait_in_line(handle: int, path: str) -> None:
+    """In the kernel's own line: whoever only looked again and again would starve beside a call that comes right back.
+
+    A thread waits, for flock has no time-out. Where it waits in vain it lets go by itself: the descriptor is closed by
+    then, and a lock ends with its last one.
+    """
+    failed: List[OSError] = []
+
+    def wait() -> None:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                message = "another aicrun call holds %s for over %d s" % (path, LOCK_WAIT_S)
-                raise Refused("no_lock", message, {"path": path}) from None
-            time.sleep(0.01)
+            _taken(handle, 0)
         except OSError as error:
-            raise Refused("no_lock", "%s cannot be locked: %s" % (path, error.strerror), {"path": path}) from error
-        else:
-            return
+            failed.append(error)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(LOCK_WAIT_S)
+    if failed:
+        raise failed[0]
+    if waiting.is_alive():
+        message = "another aicrun call holds %s for over %d s" % (path, LOCK_WAIT_S)
+        raise Refused("no_lock", message, {"path": path})
+
+
+def _taken(handle: int, flags: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | flags)
+    except BlockingIOError:
+        return False
+    return True

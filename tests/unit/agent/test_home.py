@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,32 @@ def test_the_host_lock_is_had_by_one_and_refused_after_its_time(
         assert caught.value.token == "no_lock"
     with home.host_lock():
         pass
+
+
+def test_nobody_starves_beside_a_call_that_takes_the_host_lock_again_and_again(tmp_path: Path) -> None:
+    """As a client does that starts many runs, one behind the other: each of the others comes after one of its calls."""
+    home = open_home({"HOME": str(tmp_path)})
+    held, enough = threading.Event(), threading.Event()
+    turns: list[float] = []
+
+    def again_and_again() -> None:
+        while not enough.is_set():
+            with home.host_lock():
+                held.set()
+                turns.append(time.monotonic())
+                enough.wait(0.05)
+
+    greedy = threading.Thread(target=again_and_again)
+    greedy.start()
+    try:
+        for _ in range(5):
+            held.wait(5)
+            began = len(turns)
+            with home.host_lock():
+                assert len(turns) - began <= 3
+    finally:
+        enough.set()
+        greedy.join()
 
 
 def test_a_folder_of_records_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
