@@ -9,18 +9,15 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 from aicrun.errors import HostUnreachable, Way
+from aicrun.hosts.piped import PipedChannel
 
 OLDEST = (3, 8)
 USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
-STDERR_CAP_BYTES = 4096
 
 _CARRIED = re.compile(
     r"(HOME|USER|LOGNAME|SHELL|LANG|LC_.*|TZ|PATH|TMPDIR|LD_LIBRARY_PATH|XDG_.*|PIP_.*|UV_.*|AICRUN_.*"
@@ -28,59 +25,6 @@ _CARRIED = re.compile(
     re.IGNORECASE,
 )
 _CREDENTIAL = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY(_|\Z)", re.IGNORECASE)
-
-
-class LocalChannel:
-    """A program of this machine with its pipes."""
-
-    def __init__(self, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
-        # In a file, not a pipe: nobody has to read it for the program to go on.
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
-        try:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                env=dict(env),
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError:
-            self._stderr.close()
-            raise
-        if self._process.stdin is None or self._process.stdout is None:
-            raise AssertionError("both pipes were asked for")
-        self.stdin: IO[bytes] = self._process.stdin
-        self.stdout: IO[bytes] = self._process.stdout
-
-    def stderr_text(self) -> str:
-        """What the program wrote on stderr so far, at most 4 KiB."""
-        return os.pread(self._stderr.fileno(), STDERR_CAP_BYTES, 0).decode("utf-8", "replace")
-
-    def fault(self) -> None:
-        """Nothing lies between this process and its child that could fail."""
-        return
-
-    def abort(self) -> None:
-        """End the program at once, so that a read that is going on sees the end."""
-        self._process.kill()
-
-    def close(self, timeout_s: float = 5.0) -> int | None:
-        """Close both pipes; the exit code, or None when the program did not end in time."""
-        for stream in (self.stdin, self.stdout):
-            try:
-                stream.close()
-            except BrokenPipeError:
-                continue
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            # Left alone, as promised; whenever it ends, it is no zombie of ours.
-            threading.Thread(target=self._process.wait, daemon=True).start()
-            return None
-        finally:
-            self._stderr.close()
 
 
 class LocalTransport:
@@ -92,11 +36,11 @@ class LocalTransport:
         self.name = name
         self._env = carried(os.environ if env is None else env)
 
-    def open(self, argv: tuple[str, ...]) -> LocalChannel:
+    def open(self, argv: tuple[str, ...]) -> PipedChannel:
         """Start `argv` with pipes; raises `HostUnreachable` when it cannot be started."""
         program = self._resolved(argv)
         try:
-            return LocalChannel(program, self._env)
+            return PipedChannel(program, self._env, "/")
         except OSError as error:
             raise HostUnreachable("AIC-E510", f"{program[0]} cannot be started on this machine: {error}") from error
 

@@ -6,6 +6,7 @@ nothing. A ControlPath of the user's own is used as it is; else the connection i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,11 +14,11 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import IO
 
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults
 from aicrun.hosts.bootstrap import ARGV
+from aicrun.hosts.piped import PipedChannel
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_keys import trouble_of
@@ -25,7 +26,6 @@ from aicrun.hosts.ssh_route import Route, configuration
 
 CONNECT_TIMEOUT_S = 10
 KEEPALIVE_S = 15
-STDERR_CAP_BYTES = 4096
 EXIT_WAIT_S = 2.0
 # Ended by `close`; of a command that was killed it stays that long, and goes.
 IDLE_S = 30
@@ -45,36 +45,12 @@ _TOLD_BY_NOBODY = (ssh_faults.JUMP, ssh_faults.DROPPED, ssh_faults.ENDED)
 _SYSTEM = "/etc/ssh/ssh_config"
 
 
-class OpenSshChannel:
+class OpenSshChannel(PipedChannel):
     """A program on the machine, with its pipes; the child is an `ssh`."""
 
     def __init__(self, argv: tuple[str, ...], explain: Callable[[int, str], AicrunError | None]) -> None:
+        super().__init__(argv, _environment())
         self._explain = explain
-        # In a file, not a pipe: nobody has to read it for the program to go on.
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed by `close`
-        env = _environment()
-        try:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                env=env,
-                start_new_session=True,
-            )
-        except OSError:
-            self._stderr.close()
-            raise
-        if self._process.stdin is None or self._process.stdout is None:
-            raise AssertionError("both pipes were asked for")
-        self.stdin: IO[bytes] = self._process.stdin
-        self.stdout: IO[bytes] = self._process.stdout
-
-    def stderr_text(self) -> str:
-        """What the program, or ssh itself, wrote on stderr so far, at most 4 KiB."""
-        if self._stderr.closed:
-            return ""
-        return os.pread(self._stderr.fileno(), STDERR_CAP_BYTES, 0).decode("utf-8", "replace")
 
     def fault(self) -> AicrunError | None:
         """Why this channel ended, when that is known; waits a moment for ssh to say it."""
@@ -84,26 +60,9 @@ class OpenSshChannel:
             return None
         return self._explain(code, self.stderr_text())
 
-    def abort(self) -> None:
-        """End our ssh at once, so that a read that is going on sees the end."""
-        self._process.kill()
-
-    def close(self, timeout_s: float = 5.0) -> int | None:
-        """Close both pipes; the program's exit code, or None when it did not end in time."""
-        for stream in (self.stdin, self.stdout):
-            try:
-                stream.close()
-            except BrokenPipeError:
-                continue
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            # The program is left alone; our end of it goes, for nobody would read it any more.
-            self._process.terminate()
-            threading.Thread(target=self._process.wait, daemon=True).start()
-            return None
-        finally:
-            self._stderr.close()
+    def _leave(self) -> None:
+        """The program is left alone; our end of it goes, for nobody would read it any more."""
+        self._process.terminate()
 
 
 def _environment() -> dict[str, str]:
@@ -160,7 +119,9 @@ class OpenSshTransport:
             return
         if not self._place.route.has_control_path:
             ask = ("ssh", *_from(folder), "-O", "exit", *self._place.route.target.arguments)
-            subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+            # A master that does not answer goes by itself after `IDLE_S`; the folder goes now.
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
         shutil.rmtree(folder, ignore_errors=True)
 
     def _call_explained(self, code: int, said: str) -> AicrunError | None:

@@ -20,6 +20,7 @@ import paramiko
 
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults
+from aicrun.hosts.piped import STDERR_CAP_BYTES
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_route import Route
@@ -27,7 +28,6 @@ from aicrun.hosts.ssh_route import Route
 CONNECT_TIMEOUT_S = 10
 KEEPALIVE_S = 15
 DEAD_AFTER_MS = 60_000
-STDERR_CAP_BYTES = 4096
 BUFFER_BYTES = 256 * 1024
 DRAIN_S = 1.0
 

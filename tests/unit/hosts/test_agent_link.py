@@ -14,7 +14,7 @@ from support import until
 from aicrun.errors import AgentBroken, HostRefused, HostUnreachable
 from aicrun.hosts.agent_link import AgentLink
 from aicrun.hosts.bundle import build
-from aicrun.hosts.local import LocalChannel
+from aicrun.hosts.piped import PipedChannel
 
 # Reads as an agent does; `say` writes a reply behind the marker. What follows is the behaviour under test.
 PRELUDE = """
@@ -45,9 +45,9 @@ class Program:
         self.behaviour = behaviour
         self.opened = 0
 
-    def open(self, argv: tuple[str, ...]) -> LocalChannel:
+    def open(self, argv: tuple[str, ...]) -> PipedChannel:
         self.opened += 1
-        return LocalChannel((sys.executable, "-I", "-S", "-c", PRELUDE + self.behaviour), dict(os.environ))
+        return PipedChannel((sys.executable, "-I", "-S", "-c", PRELUDE + self.behaviour), dict(os.environ))
 
     def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
         raise AssertionError("a link opens a channel")
