@@ -109,6 +109,9 @@ def _detail(found: api.Found) -> str:
         return f"exit_code {standing.code}"
     if standing.reason == "signal" and standing.signal is not None:
         return f"signal {standing.signal}"
+    if standing.status is api.Status.IN_PROGRESS and not report.supervised:
+        # More than any figure: whatever it ends with, nobody will know the code.
+        return "keeper gone"
     if standing.status is api.Status.IN_PROGRESS and report.stalled_s is not None:
         return f"no output {duration(report.stalled_s)}"
     told = harmless(standing.reason or standing.phase or standing.why)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from job_reports import (
@@ -156,6 +157,14 @@ def test_steps_of_an_apply() -> None:
         step_line("building", "a line of the host's own setup log that is far too long to fit in here " * 2, 64),
     ]
     held("steps", shown)
+
+
+@pytest.mark.parametrize("changes", [{}, {"attempt": 2}, {"stalled_s": 1925.0, "stall_limit_s": 1800}])
+def test_a_run_without_its_keeper_is_told_in_the_list_whatever_else_there_is_to_tell(changes: dict[str, Any]) -> None:
+    rows = list_lines(
+        Screen(), Listing((on_lab(supervised=False, **changes), on_lab(**changes)), 0, ()), everything=False
+    )
+    assert [plain(row).endswith("keeper gone") for row in rows[1:3]] == [True, False]
 
 
 def listing() -> Listing:
