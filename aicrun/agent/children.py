@@ -6,7 +6,7 @@
 import dataclasses
 import os
 import signal
-from typing import Callable, FrozenSet, List, Optional
+from typing import Callable, FrozenSet, List, Optional, Set
 
 WAKE = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 
@@ -112,3 +112,23 @@ def reap_orphans(but: FrozenSet[int]) -> None:
         if result is None or result.si_pid in but:
             return
         reap(result.si_pid)
+
+
+def pids() -> Set[int]:
+    """Every child of this process, adopted and ended ones too; empty where the kernel keeps no list."""
+    try:
+        with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as stream:
+            return {int(pid) for pid in stream.read().split()}
+    except (OSError, ValueError):
+        return set()
+
+
+def left(but: FrozenSet[int]) -> bool:
+    """True when there is a child that is not in `but`, adopted ones counted; those of them that ended are reaped.
+
+    This is certain where a look at processes is not: whoever forks on below us is our child or has a living parent
+    that is, and a child stays in the kernel's list until we reap it.
+    """
+    for pid in pids() - but:
+        reap(pid)
+    return bool(pids() - but)

@@ -101,7 +101,7 @@ class Ending:
     def sweep(self, tend: Callable[[], None]) -> None:
         """End what the step left behind: TERM, grace, KILL, until two looks in a row find nobody."""
         members = self._members() or self._members()
-        if not members and self._near().nobody():
+        if not members and self._alone():
             return
         family.signal_all(members, signal.SIGTERM)
         if self._kill_at is None:
@@ -110,7 +110,7 @@ class Ending:
         while empty < 2:
             tend()
             members = self._members()
-            empty = empty + 1 if not members and self._near().nobody() else 0
+            empty = empty + 1 if not members and self._alone() else 0
             if not empty and time.monotonic() >= self._kill_at:
                 family.kill_all(members, self._near())
                 self._tell_stuck(members)
@@ -130,6 +130,9 @@ class Ending:
             self.kill_sent = True
             note(self._tree.job_dir, "kill_sent", detail=self._tree.step)
         self._tell_stuck(members)
+
+    def _alone(self) -> bool:
+        return self._near().nobody() and not children.left(family.keepers_below() | {self._spared()})
 
     def _near(self) -> family.Near:
         groups = (self._tree.group,) if self._tree.group else ()

@@ -11,7 +11,7 @@ import signal
 import time
 from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
-from aicrun.agent import cgroups
+from aicrun.agent import cgroups, children
 from aicrun.agent.process import Proc, alive, below, boot_identity, carries, look, send_signal, table
 from aicrun.wire import names
 from aicrun.wire.facts import BootIdentity
@@ -211,6 +211,11 @@ def kill_all(members: Iterable[Proc], near: Near) -> int:
     return len(listed) if at_once else hit
 
 
+def keepers_below() -> FrozenSet[int]:
+    """Children of this process that keep another job: a run was started inside of the run, and lives on."""
+    return frozenset(pid for pid in children.pids() if carries(pid, KEEPER_MARK))
+
+
 def _newest_marked(job_id: str) -> List[Proc]:
     """Numbers are given out upwards and then from below again; the kernel tells the last one that it gave."""
     try:
@@ -226,11 +231,7 @@ def _newest_marked(job_id: str) -> List[Proc]:
 
 def _own_children() -> List[Proc]:
     """Children of this process; of its orphans those that it adopted. None where the kernel does not list them."""
-    try:
-        with open("/proc/self/task/%d/children" % os.getpid(), encoding="ascii") as stream:
-            return [proc for proc in map(look, map(int, stream.read().split())) if proc is not None]
-    except (OSError, ValueError):
-        return []
+    return [proc for proc in map(look, sorted(children.pids())) if proc is not None]
 
 
 def _is_in(pid: int, group: str) -> bool:

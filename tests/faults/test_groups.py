@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -97,6 +98,33 @@ def test_a_tree_that_forks_on_and_on_is_ended_whole(rig: Rig, kind: str) -> None
     assert status_of(rig.ended(storm.job)).status is Status.STOPPED
     assert storm.is_over()
     until(lambda: not rig.groups(storm.job))
+
+
+# A keeper's own questions while such a storm is below it: how often did it hear that nobody is there?
+ASKS = """
+import os, time
+from aicrun.agent import children, process
+children.prepare()
+process.become_subreaper()
+if os.fork() == 0:
+    os.setsid()
+    end = time.monotonic() + 2
+    while time.monotonic() < end and os.fork() == 0:
+        os.setsid()
+    os._exit(0)
+until, wrong, asked = time.monotonic() + 1.5, 0, 0
+while time.monotonic() < until:
+    asked += 1
+    wrong += not children.left(frozenset())
+while children.left(frozenset()):
+    time.sleep(0.01)
+print(wrong, asked > 100)
+"""
+
+
+def test_nobody_left_is_never_said_while_some_fork_on() -> None:
+    asked = subprocess.run([sys.executable, "-c", ASKS], capture_output=True, text=True, timeout=60)
+    assert (asked.stdout, asked.stderr) == ("0 True\n", "")
 
 
 def killed_keeper(rig: Rig, job: str) -> None:
