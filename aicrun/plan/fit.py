@@ -19,6 +19,8 @@ from aicrun.wire.status import status_of
 
 # A display card must keep this much more: a desktop's browser and player take about that (design section 5).
 DISPLAY_MIB = 1024
+# What the system and the job's own host side keep of a memory that processor and card share.
+SHARED_MARGIN_MIB = 4096
 # Words of a model that make it another card when the spec does not say them too (`RTX 3090` is no `RTX 3090 Ti`).
 _QUALIFIERS = frozenset(("ti", "super", "ada", "laptop", "mobile", "max", "d", "s", "g", "x", "m", "e"))
 
@@ -34,7 +36,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One card with all that its checks look at; `alone` when it is the box's only card."""
+    """One card with all that its checks look at; `alone` when it is the box's only card.
+
+    `shares` when its memory is taken from the machine's, for its driver tells none: an estimate.
+    """
 
     machine: Machine
     reading: HostReading
@@ -43,6 +48,7 @@ class Seat:
     need: Need
     alone: bool
     held: Held | None
+    shares: bool = False
 
     @property
     def need_mib(self) -> int:
@@ -123,7 +129,16 @@ def _seat(machine: Machine, reading: HostReading, card: Card, need: Need) -> Sea
     demand = need.spec.machine.gpu
     if demand is None:
         raise ValueError("a seat is asked for a run without a card")
-    return Seat(machine, reading, card, demand, need, len(reading.cards.cards) == 1, _holder(reading, card, need))
+    held, is_alone = _holder(reading, card, need), len(reading.cards.cards) == 1
+    if machine.shared_memory and card.vram_total_mib is None and reading.memory_free_mib is not None:
+        return Seat(machine, reading, _sharing(card, reading), demand, need, is_alone, held, shares=True)
+    return Seat(machine, reading, card, demand, need, is_alone, held)
+
+
+def _sharing(card: Card, reading: HostReading) -> Card:
+    """The card with the machine's own memory for its own, less a margin."""
+    has = max(0, (reading.memory_free_mib or 0) - SHARED_MARGIN_MIB)
+    return replace(card, vram_total_mib=reading.memory_mib, vram_free_mib=has, vram_reserved_mib=SHARED_MARGIN_MIB)
 
 
 def _holder(reading: HostReading, card: Card, need: Need) -> Held | None:
@@ -151,8 +166,7 @@ def _card_verdict(seat: Seat, against: tuple[Rejection, ...], unknown: str) -> V
     rejections = (*against, *(reason for check in CHECKS for reason in check(seat)))
     free = seat.free_mib
     if not unknown and (card.vram_total_mib is None or free is None):
-        why = card.unreadable.get("vram_free_mib") or card.unreadable.get("vram_total_mib") or ""
-        unknown = "memory not readable" + (f": {words.harmless(why)}" if why else "")
+        unknown = _unreadable(card)
     if not unknown and not card.uuid:
         unknown = "its UUID cannot be read, so that nobody could lock it"
     spare = None if rejections or unknown or free is None else free - seat.need_mib
@@ -167,6 +181,13 @@ def _card_verdict(seat: Seat, against: tuple[Rejection, ...], unknown: str) -> V
         room_mib=seat.room_mib,
         remarks=tuple(_remarks(seat)),
     )
+
+
+def _unreadable(card: Card) -> str:
+    why = card.unreadable.get("vram_free_mib") or card.unreadable.get("vram_total_mib") or ""
+    # A driver that knows no such number belongs to a card without memory of its own, as a rule.
+    shared = "; is it the machine's own? see shared_memory" if why == "not_supported" else ""
+    return "memory not readable" + (f": {words.harmless(why)}" if why else "") + shared
 
 
 def _enough(found: list[Verdict], demand: CardDemand) -> Iterator[Verdict]:
@@ -195,6 +216,8 @@ def _largest_group(found: list[Verdict], demand: CardDemand) -> int:
 def _remarks(seat: Seat) -> Iterator[str]:
     if seat.card.display:
         yield "display, so last"
+    if seat.shares:
+        yield "its memory is an estimate: it shares the machine's"
     if not seat.card.processes_listed and seat.held is None:
         yield "its processes cannot be listed"
 

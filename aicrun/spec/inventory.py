@@ -161,6 +161,7 @@ def _machine(node: Node) -> Machine:
         down=bool(node.value.get("down", False)),
         sleeps=bool(node.value.get("sleeps", False)),
         line=node.start.line + 1,
+        shared_memory=bool(node.value.get("shared_memory", False)),
     )
 
 

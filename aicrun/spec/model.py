@@ -207,6 +207,7 @@ class Machine:
     down: bool = False
     sleeps: bool = False
     line: int = 0
+    shared_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

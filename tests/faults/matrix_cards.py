@@ -34,12 +34,15 @@ CARDS: dict[str, Row] = {
     "B08": Row(
         "MIG: parts of a card",
         (PLACE + "mig_is_unsupported.yaml", "cases/smi/mig_and_modes.yaml"),
-        gap="parts are not offered one by one; the card is mig_unsupported",
+        not_here="a decision: parts are not offered one by one, the card is mig_unsupported",
     ),
     "B10": Row(
         "memory shared with the processor is not told",
-        (PLACE + "memory_unreadable_is_unknown.yaml", "cases/smi/memory_not_told.yaml"),
-        gap="no estimate from the host's memory; such a card is unknown",
+        (
+            PLACE + "memory_shared_with_the_processor.yaml",
+            PLACE + "memory_unreadable_is_unknown.yaml",
+            "cases/smi/memory_not_told.yaml",
+        ),
     ),
     "B12": Row(
         "an embedded module tells next to nothing",
@@ -47,8 +50,8 @@ CARDS: dict[str, Row] = {
             CHECK + "test_an_embedded_module_is_told_by_the_machine_s_own_table",
             "cases/smi/embedded_module.yaml",
             PLACE + "card_without_an_identity_is_unknown.yaml",
+            PLACE + "memory_shared_with_the_processor.yaml",
         ),
-        gap="a profile of the host that declares the memory",
     ),
     "B13": Row(
         "WSL: no utilization, no processes",

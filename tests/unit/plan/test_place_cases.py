@@ -58,7 +58,7 @@ def _fleet(case: dict[str, Any]) -> Fleet:
 
 def _machine(entry: dict[str, Any]) -> MachineView:
     name, state = entry.pop("name"), entry.pop("state", "answered")
-    own = {key: entry.pop(key) for key in ("labels", "data", "max_jobs") if key in entry}
+    own = {key: entry.pop(key) for key in ("labels", "data", "max_jobs", "shared_memory") if key in entry}
     found = machine(name, keep_free=tuple(entry.pop("keep_free", ())), **own)
     if state != "answered":
         return MachineView(found, state, why=state)

@@ -55,7 +55,7 @@ MACHINES = """\
 version: 1
 machines:
   - {name: gpu-box, ssh: gpu-box, labels: {site: home}, data: /data, keep_free: [0], env: {A: 1}, path: [/opt/bin]}
-  - {name: here, local: true, max_jobs: 4, down: false, sleeps: true}
+  - {name: here, local: true, max_jobs: 4, down: false, sleeps: true, shared_memory: true}
   - {name: cluster, slurm: {ssh: login, partition: gpu}}
 """
 

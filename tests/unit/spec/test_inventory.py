@@ -26,6 +26,7 @@ def test_what_a_file_becomes() -> None:
         ("/opt/bin",),
     )
     assert (here.reach, here.max_jobs, here.down, here.sleeps) == (LocalReach(), 4, False, True)
+    assert [machine.shared_memory for machine in inventory.machines] == [False, True, False]
     assert cluster.reach == SlurmReach(SshReach("login"), "gpu")
     assert [machine.line for machine in inventory.machines] == [3, 4, 5]
 
