@@ -14,6 +14,7 @@ from aicrun.wire.facts import Drain
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # Whole ANSI sequences (CSI, OSC, two-character ones) go first, so that their tails do not stay as text.
 _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+_GAPS = str.maketrans("\t\n\r\v\f", "     ")
 _VENDORS = ("nvidia ", "geforce ", "tesla ", "quadro ")
 NAME_CELLS = 24
 
@@ -122,8 +123,11 @@ def joined(items: Sequence[str], last: str = "and") -> str:
 
 
 def harmless(text: str) -> str:
-    """Text of a host as one line of printable characters: control, bidi and private characters are gone."""
-    shown = _SEQUENCES.sub("", text).replace("\t", " ")
+    """Text of a host or a spec as one line of printable characters: control, bidi and private characters are gone.
+
+    Lines and columns become spaces, so that no word grows into its neighbour.
+    """
+    shown = _SEQUENCES.sub("", text).translate(_GAPS)
     return "".join(char for char in shown if char == " " or unicodedata.category(char)[0] not in "CZ")
 
 

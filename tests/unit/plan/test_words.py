@@ -110,7 +110,7 @@ def test_lists_in_a_sentence() -> None:
     [
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b]0;title\x07after", "after"),
-        ("a\x00b\nc\x9bd", "abcd"),
+        ("a\x00b\nc\x9bd", "ab cd"),
         ("abc\u202edef\u200b", "abcdef"),
         ("\ue003ours", "ours"),
         ("ünïcödé 漢字", "ünïcödé 漢字"),
