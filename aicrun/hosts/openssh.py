@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 
 from aicrun.errors import AicrunError, HostUnreachable
-from aicrun.hosts import ssh_faults
+from aicrun.hosts import ssh_faults, ssh_folders
 from aicrun.hosts.bootstrap import ARGV
 from aicrun.hosts.piped import PipedChannel
 from aicrun.hosts.remote_call import command_of
@@ -77,7 +76,9 @@ class OpenSshTransport:
         self.name = name
         self.carrier = f"{route.address} by OpenSSH" + (f" ({route.why})" if route.why else "")
         self._place = ssh_faults.Place(name, route)
-        self._folder = ""
+        self._folder: ssh_folders.Folder | None = None
+        # At the latest when this process ends, whoever forgot to close.
+        self._ended: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
 
     def open(self, argv: tuple[str, ...]) -> OpenSshChannel:
@@ -114,15 +115,8 @@ class OpenSshTransport:
     def close(self) -> None:
         """End the shared connection and remove its folder; programs over there are not touched."""
         with self._lock:
-            folder, self._folder = self._folder, ""
-        if not folder:
-            return
-        if not self._place.route.has_control_path:
-            ask = ("ssh", *_from(folder), "-O", "exit", *self._place.route.target.arguments)
-            # A master that does not answer goes by itself after `IDLE_S`; the folder goes now.
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+            self._folder = None
+            self._ended()
 
     def _call_explained(self, code: int, said: str) -> AicrunError | None:
         return self._explained(code, said) or ssh_faults.of_agent_call(self._place, code, said)
@@ -169,12 +163,20 @@ class OpenSshTransport:
     def _made(self) -> str:
         """The private folder with our configuration and, unless the user shares connections already, our socket."""
         with self._lock:
-            if not self._folder:
-                # Short, whatever TMPDIR says: a socket's path may have about a hundred characters.
-                self._folder = tempfile.mkdtemp(prefix="aic-", dir="/tmp")  # made 0700, by mkdtemp
-                with open(os.path.join(self._folder, "config"), "x", encoding="utf-8") as stream:
-                    stream.write(_configuration(self._place.route, self._folder))
-            return self._folder
+            if self._folder is None:
+                route = self._place.route
+                self._folder = ssh_folders.made(lambda path: _configuration(route, path))
+                self._ended = weakref.finalize(self, _end, self._folder, route)
+            return self._folder.path
+
+
+def _end(folder: ssh_folders.Folder, route: Route) -> None:
+    if not route.has_control_path and os.getpid() == folder.maker:
+        ask = ("ssh", *_from(folder.path), "-O", "exit", *route.target.arguments)
+        # A master that does not answer goes by itself after `IDLE_S`; the folder goes now.
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    folder.remove()
 
 
 def _key_in(aloud: str) -> str:
@@ -184,7 +186,7 @@ def _key_in(aloud: str) -> str:
 
 
 def _from(folder: str) -> tuple[str, ...]:
-    return ("-F", os.path.join(folder, "config"))
+    return ("-F", os.path.join(folder, ssh_folders.CONFIG))
 
 
 def _configuration(route: Route, folder: str) -> str:

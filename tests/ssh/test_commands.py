@@ -126,6 +126,35 @@ def test_a_shell_where_the_run_works(far: Far) -> None:
     far.project.run("stop", "quick", "--yes", "--grace", "0s")
 
 
+@pytest.mark.parametrize("carrier", [OPENSSH], indirect=True)
+def test_nothing_is_left_in_tmp(far: Far) -> None:
+    """A socket and a configuration lie there while a command runs; a killed one's are taken away by the next."""
+    shared = far.project.person.env[VARIABLE]
+
+    def left() -> list[str]:
+        """The folders whose configuration is this test's."""
+        return [str(path) for path in Path("/tmp").glob("aicrun-ssh-*/config") if shared in text(path)]
+
+    assert far.project.run("exec", "box", "--", "true").returncode == 0
+    assert left() == []
+    going = far.project.popen("exec", "box", "--", "echo begun; sleep 77")
+    assert going.stdout is not None
+    assert going.stdout.readline() == "begun\n"
+    assert len(left()) == 1
+    going.kill()
+    going.communicate()
+    assert len(left()) == 1
+    assert far.project.run("exec", "box", "--", "true").returncode == 0
+    assert left() == []
+
+
+def text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
 def cmdline(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
