@@ -4,7 +4,6 @@ It must not run a step. What is due is on the disk before the cards are given up
 waits; a stop ends the pause, and a changed rule is heeded in it.
 """
 
-import dataclasses
 import os
 import time
 from typing import List, Optional
@@ -14,7 +13,7 @@ from aicrun.agent.history import note
 from aicrun.agent.records import Pause, insist, write_record
 from aicrun.agent.retry import again
 from aicrun.agent.wishes import Wishes
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.jobs import NextAttempt, StepExit
 from aicrun.wire.status import next_words
 
@@ -90,7 +89,7 @@ class Attempts:
         found = again(rule, tuple(self.exits), self.number)
         if found is None:
             return False
-        now = dataclasses.replace(due, most=1 + rule.most, pause_s=found.pause_s)
+        now = lean.replace(due, most=1 + rule.most, pause_s=found.pause_s)
         if now != due:
             self._keep(now)
         return True

@@ -3,17 +3,16 @@
 A lock that is free is not yet a free card. It must not take, keep or free anything.
 """
 
-import dataclasses
 import os
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from aicrun.agent import cards, process
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.facts import Card, CardProcess, Cards
 from aicrun.wire.jobs import CardNeed, JobRequest
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Found:
     """`why` is empty when the cards are free for the job; `facts` are the parts of why by name.
 
@@ -22,8 +21,8 @@ class Found:
     """
 
     why: str = ""
-    facts: Dict[str, str] = dataclasses.field(default_factory=dict)
-    env: Dict[str, str] = dataclasses.field(default_factory=dict)
+    facts: Dict[str, str] = lean.field(default_factory=dict)
+    env: Dict[str, str] = lean.field(default_factory=dict)
     unverified: str = ""
 
 

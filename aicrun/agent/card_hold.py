@@ -4,7 +4,6 @@ It must not run anything of the job. A card is the job's from the write-once mar
 whoever takes the job out of the line writes `no` there.
 """
 
-import dataclasses
 import os
 import time
 from typing import Dict, Optional, Tuple
@@ -15,7 +14,7 @@ from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, place_once, read_record, write_record
 from aicrun.agent.refused import Refused
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.jobs import Decision, JobRequest
 from aicrun.wire.seen import InLine
 
@@ -126,7 +125,7 @@ class CardHold:
         self._checked_at = time.monotonic()
         self.env = found.env
         before = self._said
-        self._say(dataclasses.replace(self._granted(), why=found.why))
+        self._say(lean.replace(self._granted(), why=found.why))
         if found.why and self._said != before:
             note(self._job_dir, "card_busy", detail=found.why)
         elif found.unverified:
@@ -285,7 +284,7 @@ class CardHold:
     def _say(self, said: InLine) -> None:
         """Keep it for reports; ages alone are no news."""
         before = self._said
-        if before is not None and dataclasses.replace(before, holder_age_s=said.holder_age_s) == said:
+        if before is not None and lean.replace(before, holder_age_s=said.holder_age_s) == said:
             return
         self._said = said
         try:

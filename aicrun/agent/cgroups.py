@@ -5,7 +5,6 @@ Without a group of its own everything works by walking the process table. A grou
 in a delegated unit, it steps aside into `aicrun-sup`, for a group with controllers may hold no processes.
 """
 
-import dataclasses
 import os
 import re
 import signal
@@ -13,6 +12,7 @@ import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from aicrun.agent import hooks
+from aicrun.wire import lean
 
 SUPERVISORS = "aicrun-sup"
 _OURS = re.compile(r"aicrun-[0-9a-f]{16}-[0-9]+\Z")
@@ -22,7 +22,7 @@ _FOLDERS_MOST = 1000
 _REMOVE_S = 0.5
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Place:
     """The folders of this process's groups: `tree` lists and kills, `memory` counts; empty where there is none."""
 
@@ -30,7 +30,7 @@ class Place:
     memory: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Group:
     """A step's own group: `tree` and `memory` are folders that may be one; empty where none could be made.
 

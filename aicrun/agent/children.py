@@ -3,10 +3,11 @@
 `subprocess` is not used here: it reports 0 for a child that somebody else reaped (measured on CPython 3.11).
 """
 
-import dataclasses
 import os
 import signal
 from typing import Callable, FrozenSet, List, Optional, Set
+
+from aicrun.wire import lean
 
 WAKE = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 
@@ -31,7 +32,7 @@ class Leave(Exception):
 _on_term: List[Callable[[int], None]] = []
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Ended:
     """How the kernel says a child ended: a code, or a signal."""
 

@@ -3,7 +3,6 @@
 TERM, grace, KILL; whoever survives KILL for long is named durably. It must not wait for the step's own process.
 """
 
-import dataclasses
 import os
 import signal
 import time
@@ -14,7 +13,7 @@ from aicrun.agent.history import note
 from aicrun.agent.process import Proc
 from aicrun.agent.records import Stuck, StuckProcess, insist, write_record
 from aicrun.agent.wishes import Wishes
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.facts import BootIdentity
 
 LEFTOVER_GRACE_S = 10.0
@@ -23,7 +22,7 @@ TICK_S = 1.0
 BUSY_TICK_S = 0.05
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Tree:
     """Whose processes are meant: the step's main process by identity, and its control group (empty: none)."""
 

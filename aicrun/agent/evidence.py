@@ -4,7 +4,6 @@ Order matters: the keeper's lock is probed first. Found free, nobody writes the 
 whatever they say next is at most newer.
 """
 
-import dataclasses
 import os
 import time
 from typing import List, Optional, Tuple, Type, TypeVar
@@ -15,7 +14,7 @@ from aicrun.agent.launch import keeper_lives
 from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.records import Launch, Mark, NewerRecord, Pause, Stuck, Supervision, Unreadable, read_record
 from aicrun.agent.state import Evidence, StepSeen
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.jobs import (
     STEPS,
     Decision,
@@ -34,7 +33,7 @@ from aicrun.wire.seen import InLine
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Known:
     """One job as its files tell it, and the evidence that decides where it stands."""
 
@@ -71,7 +70,7 @@ def gather(home: Home, run: str, job_id: str) -> Known:
     line = reader.read(os.path.join(job_dir, names.LINE), InLine)
     pause = reader.read(os.path.join(job_dir, names.RETRY), Pause)
     seen = _of_steps(reader, job_dir, lives, launch, record.first_attempt)
-    evidence = dataclasses.replace(
+    evidence = lean.replace(
         seen,
         decision=decision.decision,
         reason=decision.reason,
@@ -110,9 +109,9 @@ def next_attempt(known: Known) -> Optional[NextAttempt]:
     due = NextAttempt(pause.attempt, pause.most, pause.cause)
     if not seen.keeper_lives:
         lost = "supervisor_lost" if seen.same_boot else "reboot"
-        return dataclasses.replace(due, not_made="stopped" if known.stop is not None else lost)
+        return lean.replace(due, not_made="stopped" if known.stop is not None else lost)
     left_s = pause.began_s + pause.pause_s - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return dataclasses.replace(due, in_s=max(0.0, round(left_s, 1)))
+    return lean.replace(due, in_s=max(0.0, round(left_s, 1)))
 
 
 def _keeps_elsewhere(job_dir: str, record_dir: str) -> bool:
@@ -138,7 +137,7 @@ def _with_end(seen: Evidence, job_id: str, end: Optional[End]) -> Evidence:
     """The end, and whether anything still lives: looked for only where no keeper would know it."""
     may_have_begun = bool(seen.steps) or not seen.has_folder
     may_live = not seen.keeper_lives and (end is None or seen.role == "again") and may_have_begun
-    return dataclasses.replace(seen, end=end, tree_lives=may_live and tree_lives(job_id, seen.steps))
+    return lean.replace(seen, end=end, tree_lives=may_live and tree_lives(job_id, seen.steps))
 
 
 def limits_of(known: Known, job_dir: str) -> Limits:

@@ -5,7 +5,6 @@ process's environment is a second finder, for what was started through a daemon.
 main process, its session and that mark are what is left. Every signal goes through `process.send_signal`.
 """
 
-import dataclasses
 import os
 import signal
 import time
@@ -13,7 +12,7 @@ from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
 from aicrun.agent import cgroups, children
 from aicrun.agent.process import Proc, alive, below, boot_identity, carries, look, send_signal, table
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.facts import BootIdentity
 from aicrun.wire.jobs import StepStart
 
@@ -23,7 +22,7 @@ CHASE_S = 0.1
 NEWEST = 32
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Family:
     """Whose processes are meant: all below `parent` but `spared`, all that carry the job's mark, all in its `group`.
 
@@ -43,7 +42,7 @@ class Family:
         return _listed(found, processes, self.spared | {self.parent, os.getpid()})
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Orphans:
     """The same for a job whose keeper is gone, from what was recorded of its steps."""
 
@@ -168,7 +167,7 @@ def signal_all(members: Iterable[Proc], number: int) -> int:
     return hit
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Near:
     """Where members of a job can be found without reading the whole process table: it is read too slowly for some.
 

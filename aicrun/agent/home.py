@@ -4,7 +4,6 @@ It must not know what the files mean. Everything in it is 0700/0600; nothing of 
 """
 
 import contextlib
-import dataclasses
 import errno
 import fcntl
 import os
@@ -17,7 +16,7 @@ from typing import Iterator, List, Mapping, Optional, Tuple
 from aicrun.agent.host_id import host_id
 from aicrun.agent.records import NewerRecord, Unreadable, make_private, place_once, read_record, write_record
 from aicrun.agent.refused import Refused
-from aicrun.wire import names
+from aicrun.wire import lean, names
 
 __all__ = ["Home", "NewerRecord", "Unreadable", "open_home", "place_once", "read_record", "write_record"]
 
@@ -34,7 +33,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Home:
     """Where this account keeps its state: `root` (small, lasting) and `jobs_root` (local disk; mostly the same)."""
 

@@ -5,7 +5,6 @@ up a number, and while the disk refuses a record it stays alive and tries again.
 connection.
 """
 
-import dataclasses
 import os
 import sys
 import time
@@ -40,7 +39,7 @@ from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import report_of
 from aicrun.agent.wishes import Wishes
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.jobs import SCHEMA, End, JobRequest, StepExit, UploadResult
 
 END_ROOM_BYTES = 32 * 1024
@@ -290,7 +289,7 @@ class Keeper:
         try:
             program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
             if step == "command":
-                program = dataclasses.replace(program, env=dict(program.env, **self._cards.env))
+                program = lean.replace(program, env=dict(program.env, **self._cards.env))
                 self._show_environment(program.env)
             return step_run.run_step(order, program, self._wishes)
         except Refused as error:

@@ -4,7 +4,6 @@ It must not decide whether the job starts. Two keepers never come of one start: 
 lies in one file, the order, which either the unit takes or this process takes back, by one `rename` or `unlink`.
 """
 
-import dataclasses
 import json
 import os
 import secrets
@@ -17,7 +16,7 @@ from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.programs import boot_argv
 from aicrun.agent.records import Launch, Unreadable, read_json, read_record
 from aicrun.agent.refused import Refused
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import Survival
 from aicrun.wire.launched import Launched
@@ -47,7 +46,7 @@ def start(role: str, job_dir: str, grace_s: int) -> Launch:
         try:
             return _in_unit(tools, _Start(role, job_dir, grace_s, chosen))
         except _NoUnit as error:
-            facts = dataclasses.replace(facts, failed=((chosen.mode, str(error)),))
+            facts = lean.replace(facts, failed=((chosen.mode, str(error)),))
             chosen = survival.choose(facts)
     if chosen.mode == "C":
         chosen = survival.choose(units.with_rules(tools, facts))
@@ -110,7 +109,7 @@ def drop_order(job_dir: str) -> None:
     _removed(os.path.join(job_dir, "%s.%d" % (names.ORDER, os.getpid())))
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class _Start:
     role: str
     job_dir: str
@@ -122,7 +121,7 @@ def _in_unit(tools: units.Tools, wanted: _Start) -> Launch:
     """The keeper in a unit of its own; raises `_NoUnit` when there is none and will be none, `Refused` as `start`."""
     token = secrets.token_hex(8)
     unit = units.unit_name(wanted.role, wanted.job_dir, token)
-    launched = dataclasses.replace(_launched(wanted.chosen), unit=unit)
+    launched = lean.replace(_launched(wanted.chosen), unit=unit)
     env = dict(launch.own_environment(os.environ), **{_TOLD: _words(token, launched)})
     _write_order(wanted.job_dir, {"role": wanted.role, "env": env})
     argv = boot_argv("unit", wanted.job_dir)

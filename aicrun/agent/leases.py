@@ -4,7 +4,6 @@ A lock file is empty, read-only to all of us, never written and never unlinked b
 one open file description, so that a card stays held while any of them lives; only the keeper ever unlocks.
 """
 
-import dataclasses
 import errno
 import fcntl
 import os
@@ -16,6 +15,7 @@ from typing import List, Optional, Tuple
 
 from aicrun.agent.lock_folder import LockFolder
 from aicrun.agent.refused import Refused
+from aicrun.wire import lean
 
 # Somebody who only looks holds a lock shared for a moment: a taker tries this long before a card counts as busy.
 TRY_S = 0.2
@@ -35,7 +35,7 @@ class Busy(Exception):
         self.uuid = uuid
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Lease:
     """Cards that this process holds; `handles` are what pump and command inherit, `keeper` the pid that may release."""
 

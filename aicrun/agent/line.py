@@ -4,8 +4,9 @@ The line is one order for all, so that two jobs never wait for each other. Nobod
 that wants a card of theirs; among tickets of one account the higher priority goes first as far as that allows.
 """
 
-import dataclasses
 from typing import Iterable, List, Optional, Tuple
+
+from aicrun.wire import lean
 
 WAITING = "waiting"
 HOLDS = "holds"
@@ -13,7 +14,7 @@ HOLDS = "holds"
 PAUSES = "pauses"
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Ticket:
     """One job that stands in line or holds cards. `number` is its boot-time, `uid` the kernel's word for its account.
 
@@ -37,7 +38,7 @@ class Ticket:
         return not set(self.cards).isdisjoint(other.cards)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Turn:
     """Whether a ticket may try for its cards. `position` counts from 1 those that wait for a card of its.
 

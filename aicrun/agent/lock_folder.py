@@ -5,7 +5,6 @@ by what this account may do. Names are frozen by `tests/golden/locks_v1.json`: t
 """
 
 import contextlib
-import dataclasses
 import errno
 import fcntl
 import os
@@ -16,6 +15,7 @@ from typing import Iterator
 from aicrun.agent.home import NETWORK_FILE_SYSTEMS, file_system
 from aicrun.agent.machine import in_container
 from aicrun.agent.refused import Refused
+from aicrun.wire import lean
 
 VERSION = "v1"
 SHARED_MODE = 0o1777
@@ -27,7 +27,7 @@ _TICK_S = 0.01
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Places:
     """Where the folder may be made: `system`/`name` if `system` is fit for it, else `lasting`/`lasting_name`."""
 
@@ -37,7 +37,7 @@ class Places:
     lasting_name: str = "aicrun-locks"
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class LockFolder:
     """The folder, held open and shared-locked by `handle`; (`device`, `inode`) is what two accounts compare.
 
@@ -79,7 +79,7 @@ def choose(places: Places) -> str:
     return os.path.join(places.lasting, places.lasting_name)
 
 
-def open_folder(places: Places = Places()) -> LockFolder:
+def open_folder(places: Places = Places()) -> LockFolder:  # noqa: B008  it is frozen
     """The folder of this version, made when missing, shared-locked; raises `Refused` (no_lock) with the way out.
 
     The shared lock is what makes a cleaner of temporary files pass it by.
@@ -110,7 +110,7 @@ def open_folder(places: Places = Places()) -> LockFolder:
 
 
 @contextlib.contextmanager
-def opened(places: Places = Places()) -> Iterator[LockFolder]:
+def opened(places: Places = Places()) -> Iterator[LockFolder]:  # noqa: B008  it is frozen
     """`open_folder`, closed again: for who only looks."""
     folder = open_folder(places)
     try:

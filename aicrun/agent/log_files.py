@@ -5,19 +5,18 @@ byte at `offset` lies in `log.tail` at `(offset - head_bytes) % ring_bytes`. So 
 written once, which makes a killed writer repeatable. It must not wait for anything.
 """
 
-import dataclasses
 import json
 import os
 from typing import Dict, Optional, Tuple, Union
 
-from aicrun.wire import names
+from aicrun.wire import lean, names
 
 Raw = Union[bytes, memoryview]
 
 _STATE_BYTES = 256
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Caps:
     """How much of a log is kept: the first `head_bytes` and the newest `ring_bytes`."""
 
@@ -25,7 +24,7 @@ class Caps:
     ring_bytes: int = names.LOG_TAIL_BYTES
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class LogState:
     """What the writer says: `total` recorded bytes, `busy_until` where the write in progress ends.
 
@@ -139,7 +138,7 @@ def read_state(folder: str) -> Optional[LogState]:
     said = _said(folder) or LogState(Caps().head_bytes, Caps().ring_bytes)
     # While the head fills, the file's own size is the truth and nothing else needs to be written.
     total = max(size, said.total) if size >= said.head_bytes else size
-    return dataclasses.replace(said, total=total, busy_until=max(total, said.busy_until))
+    return lean.replace(said, total=total, busy_until=max(total, said.busy_until))
 
 
 def read_bytes(folder: str, offset: int, limit: int) -> Tuple[bytes, int]:

@@ -1,14 +1,15 @@
 """What lies in a run's checkpoint folder: what to upload, and what of it cannot be. It must not change anything."""
 
-import dataclasses
 import os
 import stat
 from typing import Dict, List, Set, Tuple
 
+from aicrun.wire import lean
+
 MANIFEST = "aicrun-manifest.json"
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Output:
     """A file to upload: `path` relative with `/`, `source` the real file that its bytes come from."""
 
@@ -16,7 +17,7 @@ class Output:
     source: str
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Outputs:
     """`files` by path; `skipped` is left out and does not matter; `missing` is left out and should have been there."""
 

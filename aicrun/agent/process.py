@@ -4,11 +4,11 @@ It must not decide what to do with a process. A zombie counts as dead: on hosts 
 otherwise live for ever.
 """
 
-import dataclasses
 import os
 import signal
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
+from aicrun.wire import lean
 from aicrun.wire.facts import BootIdentity
 
 # Numbers shared by all architectures since Linux 5.1 (include/uapi/asm-generic/unistd.h); prctl(2).
@@ -17,7 +17,7 @@ _SYS_PIDFD_OPEN = 434
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Proc:
     """One row of the process table; `ticks` is the start in clock ticks after boot, field 22 of proc(5)'s stat."""
 

@@ -1,6 +1,5 @@
 """What to execute for each step of an attempt: the program, its environment, its folder. It must not run anything."""
 
-import dataclasses
 import os
 import shutil
 import sys
@@ -10,6 +9,7 @@ from aicrun.agent.environment import environment
 from aicrun.agent.home import Home
 from aicrun.agent.refused import Refused
 from aicrun.agent.tree import inside, working_tree
+from aicrun.wire import lean
 from aicrun.wire.jobs import JobRequest
 
 OWN_STEPS = ("setup", "upload")
@@ -17,7 +17,7 @@ OWN_STEPS = ("setup", "upload")
 OWN_VARIABLES = ("HOME", "XDG_STATE_HOME")
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Program:
     """`argv` with an absolute program wherever one was found, the whole environment, and an existing folder.
 
@@ -32,7 +32,7 @@ class Program:
     def given(self, variables: Dict[str, str]) -> "Program":
         """The same with more variables; what a program of ours must find as it is stays."""
         kept = {name: self.env[name] for name in OWN_VARIABLES if name in self.env and self.is_own}
-        return dataclasses.replace(self, env=dict(self.env, **dict(variables, **kept)))
+        return lean.replace(self, env=dict(self.env, **dict(variables, **kept)))
 
 
 def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program:

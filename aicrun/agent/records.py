@@ -4,13 +4,13 @@ Two ways to write: `write_record` replaces, `place_once` never does. What a keep
 disk is reserved beforehand (`Reserved`). The agent's own record kinds stand at the end; shared ones are in `wire`.
 """
 
-import dataclasses
 import errno
 import os
 import secrets
 import time
 from typing import Any, Callable, Optional, Tuple, Type, TypeVar
 
+from aicrun.wire import lean
 from aicrun.wire.codec import WireError, dump, from_json, load
 from aicrun.wire.facts import BootIdentity
 from aicrun.wire.jobs import SCHEMA, Limits, Retry
@@ -253,7 +253,7 @@ def _linked(temporary: str, path: str) -> bool:
     return True
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Launch:
     """Who keeps a job now, durable before it does anything: its process, its agent, and what it could get.
 
@@ -276,7 +276,7 @@ class Launch:
     launched: Optional[Launched] = None
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Supervision:
     """Fields of a spec that were changed while the job lived: the words as written and what they mean.
 
@@ -291,7 +291,7 @@ class Supervision:
     retry: Optional[Retry] = None
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Pause:
     """The pause before attempt number `attempt` of `most`, after `cause`; `began_s` is boot-time seconds.
 
@@ -306,7 +306,7 @@ class Pause:
     schema: int = SCHEMA
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class StuckProcess:
     """A process that SIGKILL did not end, by identity."""
 
@@ -314,7 +314,7 @@ class StuckProcess:
     ticks: int
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Stuck:
     """Processes that a stop could not end; those that still live are a job's `leftover_pids`."""
 
@@ -324,7 +324,7 @@ class Stuck:
     schema: int = SCHEMA
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Mark:
     """A person's word about a job (`forgotten`), write-once."""
 

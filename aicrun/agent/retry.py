@@ -4,15 +4,15 @@ It must not read, wait or write anything. An ending has exactly one cause, the o
 ending of the command by itself (a stop, a setup that failed, a program that could not be started) is never tried again.
 """
 
-import dataclasses
 import signal
 from typing import Optional, Tuple
 
+from aicrun.wire import lean
 from aicrun.wire.jobs import Retry, StepExit
 from aicrun.wire.status import reason_of
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Again:
     """Another attempt, because the last one ended by `cause` (`exit:75`, `signal:KILL`), `pause_s` seconds later."""
 

@@ -4,7 +4,6 @@ What it prints is read by pure functions; a value that it does not give is absen
 asked outside of a process that may hang: it speaks to the same driver.
 """
 
-import dataclasses
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ import subprocess
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from aicrun.agent import card_users
+from aicrun.wire import lean
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import Card, Cards
 
@@ -60,7 +60,7 @@ _FAILURES = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Said:
     """What one call printed; `code` None when it gave no answer in time."""
 

@@ -4,7 +4,6 @@ The program cannot run before its identity is on disk: the child stands at the g
 unexecuted when the keeper dies first.
 """
 
-import dataclasses
 import json
 import os
 import time
@@ -13,6 +12,7 @@ from typing import NoReturn, Tuple
 from aicrun.agent import children, pump
 from aicrun.agent.process import look
 from aicrun.agent.programs import Program
+from aicrun.wire import lean
 
 # Raised for the job so that the kernel's out-of-memory choice falls on it before its keeper (conmon does the same).
 OOM_SCORE_UP = 300
@@ -20,7 +20,7 @@ OOM_SCORE_KEEPER_DOWN = 500
 NEVER_RAN = 127
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Gated:
     """A child at its gate: `gate` opens it, `errors` tells why an exec failed (end of file: it did not)."""
 
@@ -101,7 +101,7 @@ def fork_gated(program: Program, write_end: int, oom_score: int, held: Tuple[int
     return Gated(pid, _ticks(pid), gate_write, error_read)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class _Child:
     program: Program
     write_end: int

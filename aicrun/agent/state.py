@@ -4,13 +4,13 @@ Evidence is what files say, whether the keeper's lock is held, and whether recor
 free was probed before the files were read, so what is absent then will stay absent.
 """
 
-import dataclasses
 from typing import Optional, Tuple
 
+from aicrun.wire import lean
 from aicrun.wire.jobs import End, StepExit, StepStart
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class StepSeen:
     """A step of the newest attempt as its folder shows it; `main_lives`: its recorded process lives, by identity."""
 
@@ -20,7 +20,7 @@ class StepSeen:
     main_lives: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Evidence:
     """All that decides; `decision` is `go`, `no` or empty; `steps` in the order of their run, absent ones left out.
 
@@ -47,7 +47,7 @@ class Evidence:
     due: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Place:
     """Where the job stands: `decision` and `phase` as in `JobReport`, `lost` empty or why nobody knows the end."""
 

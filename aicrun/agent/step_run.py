@@ -4,7 +4,6 @@ room for the exit record, pump, gated child, `start.json`, gate, wait without re
 end of the log (W3 to W9 of the supervision design). It must never write an exit that the kernel did not tell.
 """
 
-import dataclasses
 import os
 import signal
 import time
@@ -17,7 +16,7 @@ from aicrun.agent.programs import Program
 from aicrun.agent.records import Reserved, insist, make_private, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.wishes import Wishes
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.facts import BootIdentity
 from aicrun.wire.jobs import StepExit, StepStart
 
@@ -28,7 +27,7 @@ PUMP_PAUSE_S = 0.02
 TERM_COMES_S = 0.1
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Order:
     """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`.
 
@@ -47,7 +46,7 @@ class Order:
     limit_s: Optional[float] = None
     has_deadline: bool = False
     held: Tuple[int, ...] = ()
-    secrets: Tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    secrets: Tuple[str, ...] = lean.field(default=(), repr=False)
     meanwhile: Optional[Callable[[], float]] = None
 
 
@@ -176,10 +175,10 @@ class _Step:
         order = self._order
         common = StepExit(order.step, order.attempt, time.monotonic() - self._started, time.time())
         if error:
-            return dataclasses.replace(common, spawn_error=error[:1000])
+            return lean.replace(common, spawn_error=error[:1000])
         ending = self._ending
         memory = cgroups.verdict(self._group, self._killed_before, ended.code, ended.signal, ending.kill_sent)
-        return dataclasses.replace(
+        return lean.replace(
             common,
             code=ended.code,
             signal=ended.signal,

@@ -6,10 +6,10 @@ In none of them logind removes a run's shared memory at logout: it spares root's
 that of an account with something left in a session (C).
 """
 
-import dataclasses
 import re
 from typing import Optional, Tuple
 
+from aicrun.wire import lean
 from aicrun.wire.facts import Survival
 
 # Releases on which logind was reported to stop a lingering user's services at the last logout, first and last
@@ -23,7 +23,7 @@ _USER_MANAGER = re.compile(r"/user@\d+\.service(?:/|\Z)")
 _SESSION = re.compile(r"/session-[^/]+\.scope(?:/|\Z)")
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Facts:
     """What was probed; None: could not be read. Defaults describe an ordinary login under systemd.
 

@@ -4,7 +4,6 @@ It must not touch run records, workspaces, working trees, environments or checkp
 folder, so that a folder is there whole or not at all.
 """
 
-import dataclasses
 import os
 import shutil
 import time
@@ -15,7 +14,7 @@ from aicrun.agent.home import Home
 from aicrun.agent.process import boot_identity
 from aicrun.agent.programs import bundle_root
 from aicrun.agent.records import Launch, Unreadable, read_json, read_record
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.jobs import Decision, End, JobRequest
 
 WEEK_S = names.LOGS_KEPT_S
@@ -23,7 +22,7 @@ WEEK_S = names.LOGS_KEPT_S
 STORE_LEAST_S = 3600
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Row:
     """One thing to remove: `what` is `job`, `store`, `agent`, `group` or `trash`; `bytes` as its files say."""
 
@@ -59,7 +58,7 @@ def gc(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any]
     del payload
     older_than_s = float(body.get("older_than_s", WEEK_S))
     rows = due(home, time.time(), older_than_s) if body.get("dry_run") else sweep(home, time.time(), older_than_s)
-    return {"rows": [dataclasses.asdict(row) for row in rows]}, b""
+    return {"rows": [lean.asdict(row) for row in rows]}, b""
 
 
 def _groups(home: Home) -> Iterator[Row]:

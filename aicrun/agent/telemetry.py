@@ -4,7 +4,6 @@ It runs as `boot.py sampler JOBDIR`, may hang in a sick driver or be killed, and
 on without it, only its peaks stay unmeasured. It ends by itself when the command has ended or its keeper is gone.
 """
 
-import dataclasses
 import json
 import os
 import time
@@ -16,7 +15,7 @@ from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed, open_home
 from aicrun.agent.records import Launch, Unreadable, make_private, read_json, read_record
 from aicrun.agent.refused import Refused
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.codec import dump
 from aicrun.wire.facts import Card
 from aicrun.wire.jobs import SCHEMA, JobRequest
@@ -32,7 +31,7 @@ MIB = 1024 * 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Measured:
     """One sample and what is wrong with the cards: `strays` are pids on cards that the job does not hold.
 

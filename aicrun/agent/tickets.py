@@ -5,7 +5,6 @@ whose turn it is (`line.py`). Names and words are frozen by `tests/golden/locks_
 """
 
 import contextlib
-import dataclasses
 import fcntl
 import json
 import os
@@ -18,7 +17,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from aicrun.agent import line
 from aicrun.agent.lock_folder import LockFolder, unusable
 from aicrun.agent.refused import Refused
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.codec import dump
 
 ACTIVE_MOST = 32
@@ -36,7 +35,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Words:
     """What a ticket's owner says: `says` as in `line.Ticket`, `since_s` in boot-time seconds."""
 
@@ -49,7 +48,7 @@ class Words:
     since_s: float = 0.0
 
 
-@dataclasses.dataclass
+@lean.dataclass
 class Held:
     """A ticket of this process. `handle` is its lock; pump and command inherit it, only `keeper` ends it."""
 
@@ -73,7 +72,7 @@ class Held:
 
     def say(self, says: str) -> None:
         """Replace its words by `waiting`, `holds`, `pauses` or nothing, of now."""
-        self.words = dataclasses.replace(self.words, says=says, since_s=now_s())
+        self.words = lean.replace(self.words, says=says, since_s=now_s())
         temporary = _written(self.folder, self.words)
         os.rename(temporary, self.name + WORDS_SUFFIX, src_dir_fd=self.folder.handle, dst_dir_fd=self.folder.handle)
 
@@ -101,7 +100,7 @@ def take(folder: LockFolder, words: Words) -> Held:
     """
     try:
         _check_counts(read(folder), os.geteuid())
-        words = dataclasses.replace(words, since_s=now_s())
+        words = lean.replace(words, since_s=now_s())
         temporary = ".t-%s" % secrets.token_hex(8)
         handle = os.open(temporary, os.O_RDONLY | _NEW, 0o600, dir_fd=folder.handle)
         try:
@@ -196,7 +195,7 @@ def _written(folder: LockFolder, words: Words) -> str:
     handle = os.open(name, os.O_WRONLY | _NEW, 0o600, dir_fd=folder.handle)
     try:
         os.fchmod(handle, 0o644)
-        os.write(handle, dump(dict(dataclasses.asdict(words), schema=WORDS_SCHEMA)))
+        os.write(handle, dump(dict(lean.asdict(words), schema=WORDS_SCHEMA)))
     finally:
         os.close(handle)
     return name
@@ -216,7 +215,7 @@ def _read_one(folder: LockFolder, name: str, number: int, job_id: str) -> Option
     finally:
         os.close(handle)
     ticket = line.Ticket(number, job_id, state.st_uid, live)
-    return dataclasses.replace(ticket, **_fields(said)) if said else ticket
+    return lean.replace(ticket, **_fields(said)) if said else ticket
 
 
 def _is_locked(handle: int) -> bool:

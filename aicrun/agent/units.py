@@ -4,7 +4,6 @@ Every tool has a deadline and is believed only in what can be read back. After o
 again. Nothing here runs where no systemd does: there the answers are free.
 """
 
-import dataclasses
 import os
 import re
 import resource
@@ -18,6 +17,7 @@ from typing import Mapping, Optional, Tuple
 
 from aicrun.agent import hooks, machine
 from aicrun.agent.survival import Facts, service_of, shall_kill, version_of
+from aicrun.wire import lean
 
 SYSTEMD = "/run/systemd/system"
 SESSIONS = "/run/systemd/sessions"
@@ -46,7 +46,7 @@ PROPERTIES = (
 TYPE_EXEC_FROM = 240
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Said:
     """What a tool said: `good` when it ended with 0; `wrong` is one line of what was not."""
 
@@ -116,17 +116,17 @@ def probe(tools: Tools) -> Facts:
     facts = Facts(uid, account, linger=lingers(account), cgroup=cgroup(), container=container)
     if uid == 0:
         return facts
-    return dataclasses.replace(facts, version=version(tools), user_manager=manager_answers())
+    return lean.replace(facts, version=version(tools), user_manager=manager_answers())
 
 
 def with_rules(tools: Tools, facts: Facts) -> Facts:
     """The same with what decides for a session of its own: logind's rule for leftovers, the service's for a restart."""
     if "/session-" in facts.cgroup:
-        return dataclasses.replace(facts, kills_session=_kills_session(tools, facts.account, facts.cgroup))
+        return lean.replace(facts, kills_session=_kills_session(tools, facts.account, facts.cgroup))
     service = service_of(facts.cgroup)
     if service:
         mode = tools.ask("systemctl", "show", "--property=KillMode", service).printed.strip().partition("=")[2]
-        return dataclasses.replace(facts, restart_kills=mode not in ("process", "none") if mode else None)
+        return lean.replace(facts, restart_kills=mode not in ("process", "none") if mode else None)
     return facts
 
 
@@ -137,15 +137,15 @@ def with_linger(tools: Tools, facts: Facts) -> Facts:
     """
     own = hooks.text("OWN_HOME", machine.account("")[1])
     if os.environ.get("HOME", "") != own:
-        return dataclasses.replace(facts, linger_refused="HOME is not %s, so nobody asked for it" % own)
+        return lean.replace(facts, linger_refused="HOME is not %s, so nobody asked for it" % own)
     said = tools.ask("loginctl", "--no-ask-password", "enable-linger", facts.account)
     if not lingers(facts.account):
         refused = said.wrong or "loginctl said yes, and it is still off"
-        return dataclasses.replace(facts, linger=False, linger_refused=refused)
+        return lean.replace(facts, linger=False, linger_refused=refused)
     deadline = time.monotonic() + MANAGER_COMES_S
     while not manager_answers() and time.monotonic() < deadline:
         time.sleep(0.02)
-    return dataclasses.replace(facts, linger=True, user_manager=manager_answers())
+    return lean.replace(facts, linger=True, user_manager=manager_answers())
 
 
 def version(tools: Tools) -> Tuple[int, int]:

@@ -3,7 +3,6 @@
 It runs as `boot.py upload JOBDIR`. Only what was read back counts; the checkpoint folder is never changed.
 """
 
-import dataclasses
 import json
 import os
 import signal
@@ -18,7 +17,7 @@ from aicrun.agent.records import Unreadable, give_room, keep_room, read_record, 
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.targets import CannotUpload, Sent, Target, target
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.jobs import JobRequest, Upload, UploadResult
 
 MANIFEST_SCHEMA = 1
@@ -124,7 +123,7 @@ def manifest_of(request: JobRequest, sent: Tuple[Sent, ...]) -> bytes:
 def _hidden(result: UploadResult, redactor: Redactor) -> UploadResult:
     """The result as it may be kept: a tool's complaint or a file's name may hold a secret."""
     missing, skipped = (tuple(redactor.text(line) for line in lines) for lines in (result.missing, result.skipped))
-    return dataclasses.replace(result, missing=missing, skipped=skipped, error=redactor.text(result.error))
+    return lean.replace(result, missing=missing, skipped=skipped, error=redactor.text(result.error))
 
 
 def _send_all(goal: Target, found: Outputs, sent: List[Sent]) -> List[str]:

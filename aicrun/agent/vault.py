@@ -3,7 +3,6 @@
 No value may come into a record that outlives the keeper, a message, an argument or a log.
 """
 
-import dataclasses
 import os
 import re
 from typing import Any, Dict, Tuple
@@ -13,7 +12,7 @@ from aicrun.agent.home import Home, listed
 from aicrun.agent.records import read_record, write_record
 from aicrun.agent.redact import LEAST_CHARACTERS
 from aicrun.agent.refused import Refused
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.jobs import SCHEMA, STEPS
 
 # A variable of an environment may have 128 KiB with its name; the largest tokens in use, keys and accounts, have 4.
@@ -23,16 +22,16 @@ HIDDEN = "***"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Secret:
     """One value under the name of its variable; `step` is the only one that sees it, "" for every step."""
 
     name: str
-    value: str = dataclasses.field(repr=False)
+    value: str = lean.field(repr=False)
     step: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Secrets:
     """All secrets of a job, as its folder keeps them."""
 

@@ -4,14 +4,25 @@ A record class may own a field `extra: Dict[str, Any]`: keys this version does n
 back, so that an older client never strips what a newer one wrote.
 """
 
-import dataclasses
 import enum
 import json
-from typing import Any, Dict, Tuple, Type, TypeVar, Union, get_type_hints
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Type, TypeVar, Union, get_type_hints
+
+from aicrun.wire import lean
 
 T = TypeVar("T")
 
-_HINTS: Dict[type, Dict[str, Any]] = {}
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
+class _Field(NamedTuple):
+    name: str
+    hint: Any
+    is_required: bool
+
+
+_SHAPES: Dict[type, Optional[Tuple[_Field, ...]]] = {}
 
 
 class WireError(ValueError):
@@ -20,13 +31,17 @@ class WireError(ValueError):
 
 def to_json(value: Any) -> Any:
     """Plain JSON values (dict, list, str, int, float, bool, None) for `value`; None-valued fields are left out."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is dict:
+        return {str(key): to_json(item) for key, item in value.items()}
+    shape = _shape(kind)
+    if shape is not None:
         out = {}
-        for field in dataclasses.fields(value):
+        for field in shape:
             item = getattr(value, field.name)
-            if field.name == "extra":
-                continue
-            if item is not None:
+            if item is not None and field.name != "extra":
                 out[field.name] = to_json(item)
         for key, item in getattr(value, "extra", {}).items():
             out.setdefault(key, item)
@@ -72,8 +87,9 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
             return kind(data)
         except ValueError as error:
             raise WireError("%s: %r is not a known value" % (where, data)) from error
-    if dataclasses.is_dataclass(kind):
-        return _decode_record(kind, data, where)
+    shape = _shape(kind)
+    if shape is not None:
+        return _decode_record(kind, shape, data, where)
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     if not isinstance(data, kind) or (kind in (int, float) and isinstance(data, bool)):
@@ -81,23 +97,43 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
     return data
 
 
-def _decode_record(kind: Any, data: Any, where: str) -> Any:
+def _decode_record(kind: Any, shape: Tuple[_Field, ...], data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise WireError("%s: an object is expected" % where)
-    hints = _HINTS.get(kind)
-    if hints is None:
-        hints = _HINTS[kind] = get_type_hints(kind)
-    known = {}
-    for field in dataclasses.fields(kind):
+    known: Dict[str, Any] = {}
+    keeps = False
+    for field in shape:
         if field.name == "extra":
-            continue
-        if field.name in data:
-            known[field.name] = _decode(hints[field.name], data[field.name], "%s.%s" % (where, field.name))
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            keeps = True
+        elif field.name in data:
+            known[field.name] = _decode(field.hint, data[field.name], "%s.%s" % (where, field.name))
+        elif field.is_required:
             raise WireError("%s.%s is missing" % (where, field.name))
-    if "extra" in hints:
+    if keeps:
         known["extra"] = {key: item for key, item in data.items() if key not in known}
     return kind(**known)
+
+
+def _shape(kind: Any) -> Optional[Tuple[_Field, ...]]:
+    """The fields of a class of records, looked up once; None for every other class."""
+    if kind not in _SHAPES:
+        slots = lean.slots_of(kind)
+        if slots:
+            _SHAPES[kind] = tuple(_Field(one.name, kind.__annotations__[one.name], one.is_required) for one in slots)
+        else:
+            _SHAPES[kind] = _real(kind) if hasattr(kind, "__dataclass_fields__") else None
+    return _SHAPES[kind]
+
+
+def _real(kind: Any) -> Tuple[_Field, ...]:
+    """The fields of a class that the real module made: records of a client are such."""
+    import dataclasses
+
+    hints, none = get_type_hints(kind), dataclasses.MISSING
+    fields = dataclasses.fields(kind)
+    return tuple(
+        _Field(one.name, hints[one.name], one.default is none and one.default_factory is none) for one in fields
+    )
 
 
 def dump(value: Any) -> bytes:
@@ -120,4 +156,4 @@ def load(raw: bytes) -> Any:
 
 def replace(value: T, **changes: Any) -> T:
     """`dataclasses.replace`, typed: a copy of a frozen record with some fields changed."""
-    return dataclasses.replace(value, **changes)  # type: ignore[type-var]  # any record of ours
+    return lean.replace(value, **changes)  # type: ignore[type-var]  # any record of ours

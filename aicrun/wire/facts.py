@@ -4,13 +4,13 @@ A measured number that could not be read is absent, and the reason stands in `un
 absence is never zero and never "free".
 """
 
-import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
+from aicrun.wire import lean
 from aicrun.wire.jobs import JobReport
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class BootIdentity:
     """Tells whether a recorded process can still live: kernel boot, pid namespace, and start of its PID 1."""
 
@@ -19,7 +19,7 @@ class BootIdentity:
     init_ticks: int
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class CardProcess:
     """A process on a card; `kind` is `compute` or `graphics`; `user` and `name` are hostile text."""
 
@@ -31,7 +31,7 @@ class CardProcess:
     job_id: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Holder:
     """Who holds a card by a live ticket; `run` and `account` are hostile text, `yours` is the host's own check."""
 
@@ -42,7 +42,7 @@ class Holder:
     yours: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Card:
     """One card as the driver tells it; `index` is NVML order and for people, `uuid` is the identity.
 
@@ -72,11 +72,11 @@ class Card:
     processes: Tuple[CardProcess, ...] = ()
     holder: Optional[Holder] = None
     waiting: int = 0
-    unreadable: Dict[str, str] = dataclasses.field(default_factory=dict)
+    unreadable: Dict[str, str] = lean.field(default_factory=dict)
     utilization_looks: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Cards:
     """The cards of a host: `state` is `devices`, `none` or `unknown`; `reason` is a token when not `devices`.
 
@@ -93,7 +93,7 @@ class Cards:
     source: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Disk:
     """The volume that holds `path` (or its nearest existing parent)."""
 
@@ -105,7 +105,7 @@ class Disk:
     writable: bool = True
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Python:
     """An interpreter of the host that an environment can be built from; `version` as `3.11.7`."""
 
@@ -113,7 +113,7 @@ class Python:
     version: str
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Survival:
     """How a run is kept alive: `mode` A-D of the supervision design, and the promise in words.
 
@@ -129,7 +129,7 @@ class Survival:
     better: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Notes:
     """The head of the host's notes file, untrusted; counts are of the whole file."""
 
@@ -139,7 +139,7 @@ class Notes:
     total_lines: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Drain:
     """Why no new run starts here: `account` drained it, for itself or, when `everybody`, for all accounts.
 
@@ -153,7 +153,7 @@ class Drain:
     by: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class HostReading:
     """Everything one survey call learned.
 

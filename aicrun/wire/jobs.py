@@ -4,9 +4,9 @@ It must not decide anything (see `status.py`). Records on disk carry `schema`; k
 `extra`. Ages and durations are in seconds of the host's own clock; a client never subtracts its clock from them.
 """
 
-import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
+from aicrun.wire import lean
 from aicrun.wire.launched import Launched
 from aicrun.wire.seen import Checkpoints, Event, InLine
 
@@ -14,7 +14,7 @@ SCHEMA = 1
 STEPS = ("setup", "preflight", "command", "upload")
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Client:
     """Who asks, for the audit trail: shown, never trusted."""
 
@@ -23,7 +23,7 @@ class Client:
     version: str
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Source:
     """The source tree of a job: its hash in the store, and where it came from (`commit` empty outside git)."""
 
@@ -35,7 +35,7 @@ class Source:
     dirty: Tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Setup:
     """How the environment is built; `key` is `hashes.env_key` over `reads`; empty key: no environment of ours.
 
@@ -53,10 +53,10 @@ class Setup:
     torch_backend: str = ""
     run: Tuple[str, ...] = ()
     timeout_s: int = 1800
-    reads: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    reads: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Upload:
     """Where checkpoints go after the command; `destination` is resolved (run id and account filled in)."""
 
@@ -68,7 +68,7 @@ class Upload:
     required: bool = True
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Limits:
     """Limits of one attempt's command; None means the spec sets none."""
 
@@ -77,7 +77,7 @@ class Limits:
     stall_s: Optional[int] = None
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class CardNeed:
     """What the command needs to find on each of its cards when it starts; the defaults ask for nothing.
 
@@ -90,7 +90,7 @@ class CardNeed:
     busy_most_percent: int = 100
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Retry:
     """Further attempts of a job: `most` of them, after an ending in `when`; none by default.
 
@@ -104,7 +104,7 @@ class Retry:
     backoff_most_s: int = 900
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class JobRequest:
     """One submission, complete: a keeper needs nothing else. Kept 0600, for `env` may hold what is private.
 
@@ -130,10 +130,10 @@ class JobRequest:
     is_argv: bool = False
     shell: str = "bash"
     cwd: str = ""
-    env: Dict[str, str] = dataclasses.field(default_factory=dict)
+    env: Dict[str, str] = lean.field(default_factory=dict)
     machine: str = ""
     spec_file: str = ""
-    supervision: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    supervision: Dict[str, Any] = lean.field(default_factory=dict)
     source: Optional[Source] = None
     setup: Setup = Setup()
     checkpoints: str = ""
@@ -143,7 +143,7 @@ class JobRequest:
     cards: Tuple[str, ...] = ()
     card_indexes: Tuple[int, ...] = ()
     path: Tuple[str, ...] = ()
-    progress: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    progress: Dict[str, Any] = lean.field(default_factory=dict)
     notes: str = ""
     max_jobs: int = 32
     queue_wait_s: int = 86400
@@ -151,10 +151,10 @@ class JobRequest:
     retry: Retry = Retry()
     first_attempt: int = 1
     card_need: CardNeed = CardNeed()
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class RunRecord:
     """The small record of a job under its run's name; it outlives the sweep and holds no command's environment."""
 
@@ -167,8 +167,8 @@ class RunRecord:
     created_at: float
     schema: int = SCHEMA
     named: Tuple[str, ...] = ()
-    execution: Dict[str, Any] = dataclasses.field(default_factory=dict)
-    supervision: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    execution: Dict[str, Any] = lean.field(default_factory=dict)
+    supervision: Dict[str, Any] = lean.field(default_factory=dict)
     machine: str = ""
     spec_file: str = ""
     workspace: str = ""
@@ -181,10 +181,10 @@ class RunRecord:
     host_id: str = ""
     retry: Retry = Retry()
     first_attempt: int = 1
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Decision:
     """Write-once: `go` or `no`, put in place by `link()`; `reason` is a token for `no`, `by` the client or keeper."""
 
@@ -193,10 +193,10 @@ class Decision:
     by: str = ""
     at: float = 0.0
     schema: int = SCHEMA
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class StepStart:
     """Durable before the step's program may run; a process is (pid, start ticks) on one boot.
 
@@ -217,10 +217,10 @@ class StepStart:
     cgroup: str = ""
     cgroup_memory: str = ""
     cgroup_why: str = ""
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class StepExit:
     """How the kernel said a step ended: exactly one of `code` and `signal`, or neither and `spawn_error`.
 
@@ -242,10 +242,10 @@ class StepExit:
     schema: int = SCHEMA
     oom_suspected: bool = False
     oom_shared: bool = False
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class StopIntent:
     """Durable before any signal; `by` as user@host."""
 
@@ -253,10 +253,10 @@ class StopIntent:
     grace_s: int
     at: float
     schema: int = SCHEMA
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class UploadResult:
     """What an upload achieved; `verified` only after the target was read back and every size and hash agreed."""
 
@@ -269,10 +269,10 @@ class UploadResult:
     error: str = ""
     at: float = 0.0
     schema: int = SCHEMA
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class NextAttempt:
     """The attempt that is due after one that ended by `cause`: number `attempt` of `most`, in `in_s` seconds.
 
@@ -287,7 +287,7 @@ class NextAttempt:
     not_made: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class End:
     """Write-once, after the last attempt: raw facts from which the status is computed for ever.
 
@@ -306,10 +306,10 @@ class End:
     schema: int = SCHEMA
     next_attempt: Optional[NextAttempt] = None
     reason: str = ""
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class StepReport:
     """A step of the newest attempt: `state` is `waiting`, `running`, `ended` or `lost`."""
 
@@ -322,7 +322,7 @@ class StepReport:
     log_dropped_bytes: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class JobReport:
     """Everything a host says about one job; the status is computed from it by `status.status_of`.
 
@@ -356,8 +356,8 @@ class JobReport:
     lost: str = ""
     lost_detail: str = ""
     ended_age_s: Optional[float] = None
-    execution: Dict[str, Any] = dataclasses.field(default_factory=dict)
-    supervision: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    execution: Dict[str, Any] = lean.field(default_factory=dict)
+    supervision: Dict[str, Any] = lean.field(default_factory=dict)
     source: Optional[Source] = None
     workspace: str = ""
     checkpoints: Optional[Checkpoints] = None
@@ -368,8 +368,8 @@ class JobReport:
     machine: str = ""
     spec_file: str = ""
     swept: bool = False
-    progress: Dict[str, str] = dataclasses.field(default_factory=dict)
-    facts: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    progress: Dict[str, str] = lean.field(default_factory=dict)
+    facts: Dict[str, Any] = lean.field(default_factory=dict)
     newer_schema: bool = False
     forgotten: bool = False
     events: Tuple[Event, ...] = ()
@@ -378,8 +378,8 @@ class JobReport:
     attempts_most: int = 1
     next_attempt: Optional[NextAttempt] = None
     launched: Optional[Launched] = None
-    sample: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    sample: Dict[str, Any] = lean.field(default_factory=dict)
     first_attempt: int = 1
     stalled_s: Optional[float] = None
     stall_limit_s: Optional[int] = None
-    extra: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Dict[str, Any] = lean.field(default_factory=dict)

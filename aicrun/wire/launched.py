@@ -1,9 +1,9 @@
 """How a keeper was started, as its host recorded it. It must not decide anything."""
 
-import dataclasses
+from aicrun.wire import lean
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Launched:
     """How a job's keeper was started: the mode (A-D, as in `facts.Survival`), its promise, why it is no better one.
 

@@ -3,11 +3,12 @@
 Parts of a report; they are kept in no record of their own but the place in line. It must not decide anything.
 """
 
-import dataclasses
 from typing import Optional, Tuple
 
+from aicrun.wire import lean
 
-@dataclasses.dataclass(frozen=True)
+
+@lean.dataclass(frozen=True)
 class Checkpoints:
     """What lies in the run's checkpoint folder: the newest entry by modification, and totals."""
 
@@ -19,7 +20,7 @@ class Checkpoints:
     bytes: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class InLine:
     """How a job stands with its cards: `position` from 1 while it waits, 0 when it holds or held them.
 
@@ -41,7 +42,7 @@ class InLine:
     reason: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Event:
     """One line of a job's history; `event` is a token of `status.EVENTS`; `by` only for people's verbs."""
 

@@ -3,10 +3,10 @@
 Computed from the host's report, never stored. It must not read anything or know a clock.
 """
 
-import dataclasses
 import enum
 from typing import Optional
 
+from aicrun.wire import lean
 from aicrun.wire.jobs import JobReport, NextAttempt, StepExit, StepReport
 
 
@@ -116,7 +116,7 @@ EVENTS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@lean.dataclass(frozen=True)
 class Standing:
     """A status with all that belongs to it: the reason token, the sub-phase of `in progress`, and one line of why.
 
@@ -235,7 +235,7 @@ def _ending(report: JobReport) -> Standing:
         failure = _failure(step)
         if failure is not None and due is not None:
             more = ": " + report.lost_detail if due.not_made == "card" and report.lost_detail else ""
-            return dataclasses.replace(failure, why=next_words(due) + more)
+            return lean.replace(failure, why=next_words(due) + more)
         if failure is not None:
             return failure
     if command is None or command.exit is None:

@@ -107,9 +107,11 @@ def verbs(house: House) -> Iterator[Fault]:
 
 
 def _overrides(source: Source) -> set[ast.AST]:
-    """Methods of classes that extend another module's class (`click.Group`): their names are not ours to choose."""
+    """Methods of classes that extend another module's (`click.Group`), and Python's own: their names are given."""
     classes = (node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef))
-    return {node for one in classes if any(isinstance(base, ast.Attribute) for base in one.bases) for node in one.body}
+    bases = {one: [isinstance(base, ast.Attribute) for base in one.bases] for one in classes}
+    theirs = {node for one, given in bases.items() if any(given) for node in one.body}
+    return theirs | {function for function in _functions(source) if function.name.endswith("__")}
 
 
 def old_syntax(house: House) -> Iterator[Fault]:
