@@ -104,15 +104,16 @@ class CardHold:
             self._say(self._waiting(turn))
             return False
         self._ticket.say(line.HOLDS)
-        if not self._is_mine():
-            return False
         note(self._job_dir, "card_taken", detail=", ".join(mine.cards))
         self._say(InLine(mine.cards, granted=True, folder=folder.path, scope=folder.scope))
         hooks.reached("card_taken")
         return True
 
     def check(self) -> bool:
-        """True when the driver lists nobody on the held cards; asked at most every `RECHECK_S`."""
+        """True when the driver lists nobody on the held cards, which makes them the job's; every `RECHECK_S` at most.
+
+        One that holds them behind a stranger still waits, and can be taken out of the line.
+        """
         if self._lease is None or self._ticket is None:
             return not self._request.cards
         if self.env:
@@ -123,6 +124,8 @@ class CardHold:
         leases.check(self._ticket.folder, self._lease)
         found = card_check.check(self._lease.uuids, self._request, os.environ)
         self._checked_at = time.monotonic()
+        if not found.why and not self._is_mine():
+            return False
         self.env = found.env
         before = self._said
         self._say(lean.replace(self._granted(), why=found.why))
@@ -213,7 +216,7 @@ class CardHold:
         return True
 
     def _is_mine(self) -> bool:
-        """The cards are held: settle against whoever takes the job out of the line at this moment."""
+        """The cards are held and free: settle against whoever takes the job out of the line at this moment."""
         if self._write("go", "") == "go":
             return True
         if self._ticket is not None and self._lease is not None:

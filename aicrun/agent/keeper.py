@@ -244,6 +244,9 @@ class Keeper:
     def _try_cards(self) -> float:
         """Take the cards if they come free while the job builds, or nobody could use them meanwhile."""
         try:
+            if self._cards.left():
+                # It builds to no end, and nobody shall wait for cards that it will never use.
+                self.leave_line()
             if self._cards.take():
                 return ending_tree.TICK_S
         except Refused:

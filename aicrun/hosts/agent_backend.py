@@ -74,6 +74,10 @@ class AgentBackend:
         """(decision that stands, its reason); an unknown id leaves a tombstone."""
         return self._decision(self._call("withdraw", job_id=job_id, reason=reason, by="client"))
 
+    def unqueue(self, job_id: str, by: str) -> tuple[str, str]:
+        """(`no` when the job waits no more and will never start, `go` when it has started; the reason)."""
+        return self._decision(self._call("unqueue", job_id=job_id, by=by))
+
     def touch(self, job_id: str) -> None:
         """Restart the gate timer of a reservation."""
         self._call("touch", job_id=job_id)

@@ -160,6 +160,10 @@ class Backend(Protocol):
         """(decision that stands, its reason); an unknown id leaves a tombstone."""
         ...
 
+    def unqueue(self, job_id: str, by: str) -> tuple[str, str]:
+        """(`no` when the job waits no more and will never start, `go` when it has started; the reason)."""
+        ...
+
     def touch(self, job_id: str) -> None:
         """Restart the gate timer of a reservation."""
         ...

@@ -24,8 +24,11 @@ from aicrun.plan.draft import retry as retry_of
 from aicrun.plan.model import Plan, RunPlan, Sign
 from aicrun.plan.words import counted, size
 from aicrun.wire.codec import to_json
+from aicrun.wire.jobs import JobReport
 from aicrun.wire.status import Status, status_of
 
+# What is done between settling and confirming; it gets `touch`, which keeps the reservation alive.
+BeforeConfirm = Callable[[Callable[[], None]], Started | None]
 STARTS = frozenset((Sign.START, Sign.WAIT, Sign.REPLACE, Sign.MOVE))
 
 
@@ -66,9 +69,8 @@ def _one(session: Session, plan: Plan, item: RunPlan, snapshot: Snapshot | None,
         if snapshot is not None:
             push(session, item, snapshot, tell)
         if plan.options.forget and item.job is not None and status_of(item.job).status is Status.UNKNOWN:
-            session.backend(item.machine).forget(item.job.job_id, session.by)
-        before = _stopper(session, item, tell) if item.sign is Sign.REPLACE else None
-        wanted = Start(session, item, rank, others, tell, before)
+            session.backend(item.job_machine).forget(item.job.job_id, session.by)
+        wanted = Start(session, item, rank, others, tell, _before_confirm(session, item, tell))
         return _outcome(item, _with_source(wanted, snapshot))
     found = Found(item.machine, item.job) if item.job is not None else None
     if found is not None and item.sign is Sign.CHANGE:
@@ -114,31 +116,51 @@ def push(session: Session, item: RunPlan, snapshot: Snapshot, tell: Tell) -> Non
     tell(StepDone(item.run, "push", words if missing else f"{words}: all there", time.monotonic() - began))
 
 
-def _stopper(session: Session, item: RunPlan, tell: Tell) -> Callable[[Callable[[], None]], None]:
-    """Ends the replaced job once the new start is settled, so that a client that lost stops nothing."""
+def _before_confirm(session: Session, item: RunPlan, tell: Tell) -> BeforeConfirm | None:
+    """What becomes of the job that this start takes the place of, done once the start is settled.
 
-    def stop_old(touch: Callable[[], None]) -> None:
-        if item.job is None:
-            return
-        job_id = item.job.job_id
+    A client that lost has stopped nothing then, and no line is left for nothing.
+    """
+    job, steps = item.job, {Sign.REPLACE: _stop_old, Sign.MOVE: _leave_line}
+    step = steps.get(item.sign)
+    if job is None or step is None:
+        return None
 
+    def done(touch: Callable[[], None]) -> Started | None:
         def told(what: Happening) -> None:
             touch()
             tell(what)
 
-        patience = Patience(session, item.machine, item.run, told, 60.0)
-        report = patience.ask(lambda backend: backend.stop(job_id, session.by, None))
-        report = until_stopped(patience, report)
-        if status_of(report).status in (Status.STOP_FAILED, Status.UNKNOWN):
-            standing = status_of(report)
-            raise PlanRefused(
-                "AIC-E631",
-                f"{item.run}: the old job is {standing.status.value}, so the new one was not started",
-                facts=(("old job", standing.why or job_id),),
-                ways=(Way("look at it", f"aicrun inspect {job_id}"),),
-            )
+        return step(Patience(session, item.job_machine, item.run, told, 60.0), item, job)
 
-    return stop_old
+    return done
+
+
+def _stop_old(patience: Patience, item: RunPlan, job: JobReport) -> Started | None:
+    """End the replaced job; raises `PlanRefused` when its tree lives on or nobody knows its end."""
+    report = patience.ask(lambda backend: backend.stop(job.job_id, patience.session.by, None))
+    report = until_stopped(patience, report)
+    standing = status_of(report)
+    if standing.status in (Status.STOP_FAILED, Status.UNKNOWN):
+        raise PlanRefused(
+            "AIC-E631",
+            f"{item.run}: the old job is {standing.status.value}, so the new one was not started",
+            facts=(("old job", standing.why or job.job_id),),
+            ways=(Way("look at it", f"aicrun inspect {job.job_id}"),),
+        )
+    return None
+
+
+def _leave_line(patience: Patience, item: RunPlan, job: JobReport) -> Started | None:
+    """Take the waiting job out of its line; the job itself when it was started at this very moment, and stays."""
+    began = time.monotonic()
+    patience.tell(StepBegan(item.run, "move", f"job {job.job_id} leaves the line of {item.job_machine}"))
+    decision, _ = patience.ask(lambda backend: backend.unqueue(job.job_id, patience.session.by))
+    if decision != "no":
+        return Started(item.job_machine, patience.ask(lambda backend: backend.job(job.job_id)), adopted=True)
+    words = f"job {job.job_id} left the line of {item.job_machine}"
+    patience.tell(StepDone(item.run, "move", words, time.monotonic() - began))
+    return None
 
 
 def _change(session: Session, item: RunPlan, found: Found, tell: Tell) -> Found:

@@ -26,7 +26,7 @@ class Patience:
     """Asks one machine about one run; gives up after `at_most_s` of silence (None: never)."""
 
     def __init__(self, session: Session, machine: str, run: str, tell: Tell, at_most_s: float | None) -> None:
-        self._session = session
+        self.session = session
         self.machine = machine
         self.run = run
         self.tell = tell
@@ -39,9 +39,9 @@ class Patience:
         pause = _PAUSE_S
         while True:
             try:
-                answer = question(self._session.backend(self.machine))
+                answer = question(self.session.backend(self.machine))
             except HostUnreachable:
-                self._session.drop(self.machine)
+                self.session.drop(self.machine)
                 self.silent()
                 time.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MOST_S)

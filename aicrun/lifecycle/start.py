@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aicrun.errors import AicrunError, HostRefused, HostUnreachable, PlanRefused, Way
+from aicrun.errors import AicrunError, HostRefused, HostUnreachable, Way
 from aicrun.hosts.backend import Backend, Reserved
 from aicrun.lifecycle.events import StepBegan, StepDone, Tell
 from aicrun.lifecycle.patience import Patience
@@ -46,8 +46,8 @@ class Started:
 class Start:
     """One start of one run: where, with which rank, and which machines must answer that they hold no other copy.
 
-    `before_confirm` is called once the start is settled (a replaced job is stopped there); it gets `touch`, which
-    keeps the reservation alive.
+    `before_confirm` is called once the start is settled: a replaced job is stopped there, a moved one leaves its line.
+    It gets `touch`, which keeps the reservation alive, and returns the job that goes on in spite of it, if one does.
     """
 
     session: Session
@@ -55,7 +55,7 @@ class Start:
     rank: str
     others: tuple[str, ...]
     tell: Tell
-    before_confirm: Callable[[Callable[[], None]], None] | None = None
+    before_confirm: Callable[[Callable[[], None]], Started | None] | None = None
 
     @property
     def machine(self) -> str:
@@ -75,7 +75,9 @@ def start(wanted: Start) -> Started:
         started = _attempt(wanted)
         if started is not None:
             words = f"{started.machine}, job {started.report.job_id}"
-            if started.adopted:
+            if wanted.item.job is not None and started.report.job_id == wanted.item.job.job_id:
+                words = f"{started.machine} has just started {wanted.item.run}, so that it stays there"
+            elif started.adopted:
                 who = started.report.client
                 words = f"{started.machine} holds {wanted.item.run} already: started by {who.user} from {who.host}"
             wanted.tell(StepDone(wanted.item.run, "start", words, time.monotonic() - began))
@@ -108,6 +110,10 @@ def _attempt(wanted: Start) -> Started | None:
         if rival is not None:
             _withdraw(wanted, wanted.machine, request.job_id, f"{rival.report.job_id} was first")
             return rival
+        stays = _before(wanted, request)
+        if stays is not None:
+            _withdraw(wanted, wanted.machine, request.job_id, f"{stays.report.job_id} goes on")
+            return stays
         if not _confirmed(wanted, request):
             return None
     wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "started")
@@ -230,18 +236,31 @@ def _touch(wanted: Start, request: JobRequest) -> None:
     wanted.session.backend(wanted.machine).touch(request.job_id)
 
 
+def _before(wanted: Start, request: JobRequest) -> Started | None:
+    """What must be done before the gate may open; whatever fails here, nothing of this start stays."""
+    if wanted.before_confirm is None:
+        return None
+    try:
+        return wanted.before_confirm(lambda: _touch(wanted, request))
+    except AicrunError as error:
+        _give_up(wanted, request, error)
+        raise
+
+
 def _confirmed(wanted: Start, request: JobRequest) -> bool:
     try:
-        if wanted.before_confirm is not None:
-            wanted.before_confirm(lambda: _touch(wanted, request))
         wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "confirming")
         decision, _ = _ask(wanted, request, lambda backend: backend.confirm(request.job_id))
-    except (PlanRefused, HostRefused) as refusal:
-        # What is refused must not stay reserved for a minute; a machine that is silent is not asked once more.
-        with contextlib.suppress(AicrunError):
-            _withdraw(wanted, wanted.machine, request.job_id, f"refused: {refusal.code}")
+    except HostRefused as refusal:
+        _give_up(wanted, request, refusal)
         raise
     return decision == "go"
+
+
+def _give_up(wanted: Start, request: JobRequest, error: AicrunError) -> None:
+    # What is refused must not stay reserved for a minute; a machine that is silent is not asked once more.
+    with contextlib.suppress(AicrunError):
+        _withdraw(wanted, wanted.machine, request.job_id, f"refused: {error.code}")
 
 
 def settle_leftovers(session: Session, run: str) -> None:

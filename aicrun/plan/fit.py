@@ -70,10 +70,17 @@ class Seat:
 
     @property
     def free_mib(self) -> int | None:
-        """What the driver says is free; all of its room when only a job that goes away is on it."""
-        if self.held is not None and self.held.own:
-            return self.room_mib
-        return self.card.vram_free_mib
+        """What the driver says is free; all of its room but the strangers' share when a job that goes away is on it."""
+        room = self.room_mib
+        if self.held is None or not self.held.own or room is None:
+            return self.card.vram_free_mib
+        return max(0, room - sum(process.vram_mib or 0 for process in self.strangers))
+
+    @property
+    def strangers(self) -> tuple[CardProcess, ...]:
+        """Compute processes on the card that are of no job which this start takes the place of."""
+        found = (process for process in self.card.processes if process.kind == "compute")
+        return tuple(process for process in found if process.job_id not in self.need.own_jobs)
 
 
 def verdicts(fleet: Fleet, need: Need) -> tuple[Verdict, ...]:
@@ -150,7 +157,8 @@ def _holder(reading: HostReading, card: Card, need: Need) -> Held | None:
         told = f"held by run {run} of {whose}, {words.duration(holder.age_s)}"
         return Held(told, run, holder.job_id in need.own_jobs)
     for job in reading.jobs:
-        if card.uuid in job.cards and not status_of(job).status.terminal:
+        waits = job.line is not None and not job.line.granted
+        if card.uuid in job.cards and not waits and not status_of(job).status.terminal:
             told = f"held by run {words.name(job.run)} of you, {words.duration(job.age_s)}"
             return Held(told, words.name(job.run), job.job_id in need.own_jobs)
     for process in card.processes:
@@ -283,9 +291,9 @@ def _holding(seat: Seat) -> Iterator[Rejection]:
 
 
 def _foreign(seat: Seat) -> Iterator[Rejection]:
-    if seat.demand.foreign_allowed or seat.held is not None:
+    if seat.demand.foreign_allowed or (seat.held is not None and not seat.held.own):
         return
-    strangers = [process for process in seat.card.processes if process.kind == "compute"]
+    strangers = seat.strangers
     if strangers:
         told = "; ".join(_stranger(process) for process in strangers[:2])
         more = f" and {len(strangers) - 2} more" if len(strangers) > 2 else ""

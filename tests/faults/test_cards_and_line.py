@@ -208,6 +208,22 @@ def test_priority_counts_within_the_account(box: Box) -> None:
 
 
 @pytest.mark.skipif(not can_be_known(), reason="the driver's pids are not this namespace's")
+def test_a_job_that_holds_its_card_behind_a_stranger_can_still_leave_the_line(box: Box) -> None:
+    stranger = subprocess.Popen(["sleep", "100"])
+    plain = (box.driver.folder / "nvml.state").read_text()
+    box.driver.write(plain.replace("card GPU-bbbb", f"  holder {stranger.pid} compute 900\ncard GPU-bbbb"))
+    job = box.start("true")
+    assert f"pid {stranger.pid}" in box.waiting(job).why
+    assert box.held()
+    assert box.rig.call("unqueue", job_id=job, by="t")["decision"] == "no"
+    assert box.rig.ended(job).decision == "no"
+    until(lambda: not box.held())
+    stranger.kill()
+    stranger.wait()
+    assert not box.rig.standing(job).card_allocated
+
+
+@pytest.mark.skipif(not can_be_known(), reason="the driver's pids are not this namespace's")
 def test_a_stranger_on_the_card_is_named_and_waited_for(box: Box) -> None:
     stranger = subprocess.Popen(["sleep", "100"])
     plain = (box.driver.folder / "nvml.state").read_text()
