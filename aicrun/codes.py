@@ -136,6 +136,10 @@ AIC-E516 the login shell does not run commands
 AIC-E520 the connection was dropped before anything was said
   A busy sshd drops some of many new connections (MaxStartups). It was tried again several times.
   | aicrun doctor lab
+AIC-E521 no algorithm in common
+  Your ssh and the machine's sshd each have a list of ciphers, keys and the like, and no entry stands in both: one of
+  them is much older, or one list was cut. `ssh -vv` shows both.
+  | ssh -vv lab exit
 AIC-E590 this way to reach a machine is not supported yet
   The inventory names a cluster, which this version does not reach. It counts as silent: it may hold the run.
   | aicrun apply run.yaml --except lab

@@ -16,12 +16,13 @@ from typing import Any
 from aicrun.errors import AgentBroken, AicrunError, HostRefused, HostUnreachable, Way
 from aicrun.hosts.bootstrap import ARGV, opening
 from aicrun.hosts.bundle import Bundle
-from aicrun.hosts.ssh_faults import DROPPED
+from aicrun.hosts.ssh_faults import DROPPED, first_lines
 from aicrun.hosts.transport import Channel, Transport
 from aicrun.wire.calls import (
     PROTOCOL_FIRST,
     PROTOCOL_LAST,
     ConnectionEnded,
+    NoMarker,
     read_reply,
     write_request,
 )
@@ -67,6 +68,8 @@ class AgentLink:
         self._lock = threading.Lock()
         self._channel: Channel | None = None
         self._marker = ""
+        # Whether the agent has spoken on this channel.
+        self._is_heard = False
         self.machine = transport.name
 
     def call(
@@ -167,10 +170,11 @@ class AgentLink:
     def _opened_once(self) -> Channel:
         for with_archive in (False, True):
             channel = self._transport.open(ARGV)
-            self._channel, self._marker = channel, secrets.token_hex(16)
+            self._channel, self._marker, self._is_heard = channel, secrets.token_hex(16), False
             with self._speaking(DEADLINE_S):
                 self._greet(channel, with_archive=with_archive)
                 reply, _ = read_reply(channel.stdout, self._marker)
+                self._is_heard = True
                 first = reply.get("bootstrap")
                 if first is None:
                     self._check(self._unwrapped(reply))
@@ -222,11 +226,15 @@ class AgentLink:
 
     def _broken(self, channel: Channel, watch: Watch, error: Exception) -> AicrunError:
         said = channel.stderr_text().strip()
-        fault = None if watch.passed else channel.fault()
+        seen = getattr(error, "seen", b"")
+        fault = None if watch.passed else channel.fault(None if self._is_heard else seen)
         self._drop(timeout_s=0.5)
         if fault is not None:
             return fault
-        facts = (("it said", said.splitlines()[-1][:300]),) if said else ()
+        lines: tuple[str, ...] = (said.splitlines()[-1][:300],) if said else ()
+        if isinstance(error, NoMarker):
+            lines = first_lines(error.seen.decode("utf-8", "replace"))
+        facts = tuple(("it said", line) for line in lines)
         if watch.passed:
             return HostUnreachable(
                 "AIC-E591", f"{self.machine} gave no answer within {watch.deadline_s:.0f}s", facts=facts

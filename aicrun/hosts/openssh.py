@@ -13,6 +13,8 @@ import subprocess
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults, ssh_folders
@@ -21,7 +23,7 @@ from aicrun.hosts.piped import PipedChannel
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_keys import trouble_of
-from aicrun.hosts.ssh_route import Route, configuration
+from aicrun.hosts.ssh_route import PLAIN_SESSION, Route, configuration
 
 CONNECT_TIMEOUT_S = 10
 KEEPALIVE_S = 15
@@ -38,26 +40,35 @@ ForwardAgent no
 ForwardX11 no
 PermitLocalCommand no
 RemoteCommand none
+LogLevel INFO
 """
 # What a hop's failure looks like from behind it.
 _TOLD_BY_NOBODY = (ssh_faults.JUMP, ssh_faults.DROPPED, ssh_faults.ENDED)
 _SYSTEM = "/etc/ssh/ssh_config"
 
 
+class Explain(Protocol):
+    """Tells from an exit code, stderr and what came in place of an answer why a channel ended; None: no fault."""
+
+    def __call__(self, code: int, said: str, seen: bytes | None = None) -> AicrunError | None:
+        """The error, or None."""
+        ...
+
+
 class OpenSshChannel(PipedChannel):
     """A program on the machine, with its pipes; the child is an `ssh`."""
 
-    def __init__(self, argv: tuple[str, ...], explain: Callable[[int, str], AicrunError | None]) -> None:
+    def __init__(self, argv: tuple[str, ...], explain: Explain) -> None:
         super().__init__(argv, _environment())
         self._explain = explain
 
-    def fault(self) -> AicrunError | None:
+    def fault(self, seen: bytes | None = None) -> AicrunError | None:
         """Why this channel ended, when that is known; waits a moment for ssh to say it."""
         try:
             code = self._process.wait(EXIT_WAIT_S)
         except subprocess.TimeoutExpired:
             return None
-        return self._explain(code, self.stderr_text())
+        return self._explain(code, self.stderr_text(), seen)
 
     def _leave(self) -> None:
         """The program is left alone; our end of it goes, for nobody would read it any more."""
@@ -118,15 +129,21 @@ class OpenSshTransport:
             self._folder = None
             self._ended()
 
-    def _call_explained(self, code: int, said: str) -> AicrunError | None:
-        return self._explained(code, said) or ssh_faults.of_agent_call(self._place, code, said)
+    def _call_explained(self, code: int, said: str, seen: bytes | None = None) -> AicrunError | None:
+        found = self._explained(code, said) or ssh_faults.of_agent_call(self._place, code, said, seen)
+        if found is not None and found.code == ssh_faults.LOGIN_SHELL and ssh_faults.is_windows(self._asked_aloud()):
+            return ssh_faults.windows(self._place)
+        return found
 
-    def _explained(self, code: int, said: str) -> AicrunError | None:
+    def _explained(self, code: int, said: str, seen: bytes | None = None) -> AicrunError | None:  # noqa: ARG002
         fault = ssh_faults.of_openssh(self._place, code, said)
         if fault is None:
             return None
         aloud = ""
-        if fault.code == ssh_faults.UNKNOWN_KEY or (self._place.route.jumps and fault.code in _TOLD_BY_NOBODY):
+        is_behind = self._place.route.jumps and fault.code in _TOLD_BY_NOBODY
+        # Who did not answer in time would not answer now.
+        is_asked = fault.code == ssh_faults.UNKNOWN_KEY or (fault.code == ssh_faults.JUMP and "timed out" not in said)
+        if is_asked or is_behind:
             aloud = self._asked_aloud()
             plain = "\n".join(line for line in aloud.splitlines() if not line.startswith("debug"))
             fault = ssh_faults.of_openssh(self._place, code, plain) or fault
@@ -166,6 +183,9 @@ class OpenSshTransport:
             if self._folder is None:
                 route = self._place.route
                 self._folder = ssh_folders.made(lambda path: _configuration(route, path))
+                if route.has_control_path and not _has_room_for_socket(self._folder.path, route):
+                    route = replace(route, has_control_path=False)
+                    self._folder.rewrite(_configuration(route, self._folder.path))
                 self._ended = weakref.finalize(self, _end, self._folder, route)
             return self._folder.path
 
@@ -179,6 +199,20 @@ def _end(folder: ssh_folders.Folder, route: Route) -> None:
     folder.remove()
 
 
+def _has_room_for_socket(folder: str, route: Route) -> bool:
+    """False when the user's own ControlPath is too long for a socket, or its folder is not there."""
+    ask = ("ssh", *_from(folder), "-O", "check", *route.target.arguments)
+    try:
+        done = subprocess.run(
+            ask, stdin=subprocess.DEVNULL, capture_output=True, env=_environment(), timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    said = done.stderr.decode("utf-8", "replace")
+    missing = re.search(r"Control socket connect\((.+)\): No such file or directory", said)
+    return "too long" not in said and (missing is None or os.path.isdir(os.path.dirname(missing[1])))
+
+
 def _key_in(aloud: str) -> str:
     # With hops each shows one; the last is the one that was refused.
     shown = re.findall(r"Server host key: (\S+) (SHA256:\S+)", aloud)
@@ -190,7 +224,7 @@ def _from(folder: str) -> tuple[str, ...]:
 
 
 def _configuration(route: Route, folder: str) -> str:
-    lines = [_STRICT.rstrip()]
+    lines = [_STRICT.rstrip(), *(f"{key} {PLAIN_SESSION[key]}" for key in route.session)]
     if not route.connect_timeout_s:
         lines.append(f"ConnectTimeout {CONNECT_TIMEOUT_S}")
     if not route.has_keepalive:

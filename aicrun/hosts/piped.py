@@ -44,7 +44,7 @@ class PipedChannel:
             return ""
         return os.pread(self._stderr.fileno(), STDERR_CAP_BYTES, 0).decode("utf-8", "replace")
 
-    def fault(self) -> AicrunError | None:
+    def fault(self, seen: bytes | None = None) -> AicrunError | None:  # noqa: ARG002
         """None: nothing lies between this process and its child that could fail."""
         return None
 

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from typing import IO, Any
 
 import fabric
@@ -137,10 +138,10 @@ class FabricChannel:
         self._take_stderr()
         return self._said.decode("utf-8", "replace")
 
-    def fault(self) -> AicrunError | None:
+    def fault(self, seen: bytes | None = None) -> AicrunError | None:
         """Why this channel ended, when that is known."""
         self._channel.status_event.wait(DRAIN_S)
-        return self._transport.explained(self._channel.exit_status, self.stderr_text())
+        return self._transport.explained(self._channel.exit_status, self.stderr_text(), seen)
 
     def abort(self) -> None:
         """Cut the channel at once: a read that is going on sees the end."""
@@ -209,12 +210,15 @@ class FabricTransport:
             connection.close()
             connection = connection.gateway if isinstance(connection.gateway, fabric.Connection) else None
 
-    def explained(self, code: int, said: str) -> AicrunError | None:
+    def explained(self, code: int, said: str, seen: bytes | None = None) -> AicrunError | None:
         """What an exit code of the call itself means, or why the connection is gone; None for a program's own end."""
         connection = self._connection
         if code < 0 and (connection is None or not connection.is_connected):
             return ssh_faults.plain(self._place, ssh_faults.ENDED, "")
-        return ssh_faults.of_agent_call(self._place, code, said)
+        found = ssh_faults.of_agent_call(self._place, code, said, seen)
+        if found is not None and found.code == ssh_faults.LOGIN_SHELL and connection is not None:
+            return ssh_faults.windows(self._place) if ssh_faults.is_windows(_version_of(connection)) else found
+        return found
 
     def _connected(self) -> paramiko.Transport:
         with self._lock:
@@ -236,16 +240,17 @@ class FabricTransport:
             except Exception as error:
                 raise ssh_faults.plain(self._place, ssh_faults.JUMP, f"{jump.address}: {error}") from error
         connection = _connection(self._place.route, gateway)
+        began_s = time.monotonic()
         try:
             _open(connection)
-        except (paramiko.SSHException, OSError, EOFError, _Offered.Refused) as error:
-            raise self._refused(error) from error
+        except (paramiko.SSHException, OSError, EOFError, UnicodeError, _Offered.Refused) as error:
+            raise self._refused(error, time.monotonic() - began_s) from error
         return connection
 
     def _of(self, jump: Route) -> ssh_faults.Place:
         return ssh_faults.Place(jump.target.host, jump)
 
-    def _refused(self, error: Exception) -> Exception:
+    def _refused(self, error: Exception, took_s: float) -> Exception:
         place = self._place
         if isinstance(error, _Offered.Refused):
             return ssh_faults.unknown_key(place, error.key)
@@ -253,8 +258,18 @@ class FabricTransport:
             return ssh_faults.changed_key(place, _shown(error.key), _shown(error.expected_key))
         if isinstance(error, socket.gaierror):
             return ssh_faults.plain(place, ssh_faults.NO_NAME, error.strerror or "")
+        if isinstance(error, UnicodeError):
+            # Python puts every name into the form of the name service; this one has none.
+            return ssh_faults.plain(place, ssh_faults.NO_NAME, "no name service can have it")
         kind = _kind_of(error)
+        if took_s >= CONNECT_TIMEOUT_S and _is_mute(error):
+            kind = ssh_faults.TIMEOUT
         return ssh_faults.plain(place, kind, _words(error)) if kind else CannotCarry(_words(error))
+
+
+def _is_mute(error: Exception) -> bool:
+    # Both after no banner came, whichever of paramiko's threads notices first.
+    return "protocol banner" in str(error) or "No existing session" in str(error)
 
 
 def _words(error: Exception) -> str:
@@ -280,6 +295,10 @@ def _kind_of(error: Exception) -> str:
     if isinstance(error, OSError):
         return ssh_faults.TIMEOUT
     return ""
+
+
+def _version_of(connection: fabric.Connection) -> str:
+    return str(getattr(connection.transport, "remote_version", ""))
 
 
 def _write_all(stream: IO[bytes], data: bytes) -> None:

@@ -7,6 +7,7 @@ the one kind that may be tried again, for nothing was said on the connection yet
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
 from aicrun.errors import HostUnreachable, Way
@@ -18,6 +19,12 @@ UNKNOWN_KEY, CHANGED_KEY = "AIC-E501", "AIC-E502"
 NO_NAME, REFUSED, TIMEOUT, AUTH = "AIC-E503", "AIC-E504", "AIC-E505", "AIC-E506"
 KEY_FILE, JUMP, DROPPED = "AIC-E507", "AIC-E508", "AIC-E520"
 LOGIN_SHELL, NO_PYTHON_THERE, ENDED = "AIC-E516", "AIC-E510", "AIC-E511"
+NOT_LINUX, NO_ALGORITHM = "AIC-E514", "AIC-E521"
+
+
+# The words for `JUMP` where no jump host is named.
+PROXY = "proxy"
+FIRST_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +44,18 @@ class Place:
     @property
     def by_hand(self) -> str:
         """The command with which a person tries the same."""
-        target = self.route.target
-        port = f"-p {target.port} " if target.port else ""
-        return f"ssh {port}{f'{target.user}@' if target.user else ''}{target.host}"
+        return self.route.target.by_hand
 
 
 # OpenSSH's own words, in the order in which they decide (ssh.c, sshconnect.c, sshconnect2.c of OpenSSH 7.4 to 10).
 _SAID = (
     (CHANGED_KEY, r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for \S+ has changed|REVOKED HOST KEY"),
     (UNKNOWN_KEY, r"Host key verification failed|No \S+ host key is known"),
+    (NO_ALGORITHM, r"Unable to negotiate|no matching (?:cipher|mac|host key type|key exchange method) found"),
     (JUMP, r"stdio forwarding failed|Connection (?:closed|timed out).*UNKNOWN|channel 0: open failed"),
     (NO_NAME, r"Could not resolve hostname"),
     (AUTH, r"Permission denied|Too many authentication failures|no more authentication methods"),
+    (TIMEOUT, r"timed out during banner exchange|Connection to \S+ port \d+ timed out"),
     (DROPPED, r"kex_exchange_identification|ssh_exchange_identification|banner exchange|Exceeded MaxStartups"),
     (REFUSED, r"Connection refused"),
     (TIMEOUT, r"timed out|No route to host|Network is unreachable|Host is down"),
@@ -56,15 +63,51 @@ _SAID = (
 )
 
 
-def of_agent_call(place: Place, code: int, said: str) -> HostUnreachable | None:
-    """What it means that the agent's call ended with `code`; None when it is the agent's own end."""
+# Of cmd and PowerShell, which know no `exec`, and of sshd itself, which both carriers are told.
+_WINDOWS = re.compile(r"for_Windows|is not recognized as (?:an internal or external command|the name of a cmdlet)")
+
+
+def is_windows(said: str) -> bool:
+    """True when sshd's version or the words of a shell are those of Windows."""
+    return bool(_WINDOWS.search(said))
+
+
+_OF_SSH = re.compile(r"debug\d:|OpenSSH_|Pseudo-terminal|Authenticated to|Transferred:|Bytes per")
+_REASON = r"connect to host|not found|[Nn]o such|refused|resolve|denied|verification failed|timed out"
+
+
+def of_agent_call(place: Place, code: int, said: str, seen: bytes | None = None) -> HostUnreachable | None:
+    """What it means that the agent's call ended with `code`; None when it is the agent's own end.
+
+    `seen`: what came on stdout when nothing else did, so that the agent has never spoken; None once it has.
+    """
     if code == NO_PYTHON:
         return no_python(place)
     if code == SHELL_REPLACED:
         return login_shell(place, "a start file replaces it (exec)", said)
     if code in (126, 127):
         return login_shell(place, f"it ended with code {code}", said)
-    return None
+    if seen is None or code < 0 or "Traceback (most recent call last)" in said:
+        return None
+    lines = first_lines(seen.decode("utf-8", "replace") + "\n" + said)
+    if is_windows(said):
+        return windows(place)
+    return login_shell(place, f"it ended with code {code}", "", first=lines)
+
+
+def first_lines(text: str, count: int = FIRST_LINES) -> tuple[str, ...]:
+    """The first lines that say anything, each cut to 300 characters."""
+    return tuple(line.strip()[:300] for line in text.splitlines() if line.strip())[:count]
+
+
+def windows(place: Place) -> HostUnreachable:
+    """The machine runs Windows, whose shells understand nothing of what is sent."""
+    return HostUnreachable(
+        NOT_LINUX,
+        f"{place.name} runs Windows; runs need Linux, nothing was started",
+        facts=(place.row,),
+        ways=(Way("use WSL there, with an sshd of its own, and name that in machines.yaml", "wsl --install"),),
+    )
 
 
 def of_openssh(place: Place, code: int, said: str) -> HostUnreachable | None:
@@ -75,6 +118,10 @@ def of_openssh(place: Place, code: int, said: str) -> HostUnreachable | None:
     if kind in (REFUSED, TIMEOUT, NO_NAME, AUTH, DROPPED) and _is_of_jump(place, said):
         kind = JUMP
     last = _telling(said)
+    if kind == JUMP:
+        # What stands in between speaks first, then ssh about what it could not read from it.
+        lines = first_lines("\n".join(line for line in said.splitlines() if not _OF_SSH.match(line)), 99)
+        last = next((line for line in lines if re.search(_REASON, line)), lines[0] if lines else last)
     if kind == UNKNOWN_KEY:
         return unknown_key(place, "", said=last)
     if kind == CHANGED_KEY:
@@ -86,12 +133,15 @@ def of_openssh(place: Place, code: int, said: str) -> HostUnreachable | None:
 
 def _is_of_jump(place: Place, said: str) -> bool:
     """True when the last words name a jump host, so that the machine itself was never asked."""
-    return any(re.search(rf"\b{re.escape(jump.host)}\b", said) for jump in place.route.jumps) or "UNKNOWN port" in said
+    names = (rf"(?<![\w.:-]){re.escape(jump.host)}(?![\w.:-]*\w)" for jump in place.route.jumps)
+    return any(re.search(name, said) for name in names) or "UNKNOWN port" in said
 
 
 def _telling(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(("@", "**"))]
-    return lines[-1][:300] if lines else ""
+    # Behind a ProxyCommand ssh knows no address; why it closed stands before.
+    known = [line for line in lines if "UNKNOWN port" not in line]
+    return (known or lines)[-1][:300] if lines else ""
 
 
 _WORDS = {
@@ -103,22 +153,46 @@ _WORDS = {
     JUMP: "a jump host on the way to {name} failed",
     DROPPED: "{name} dropped the connection before anything was said",
     ENDED: "the connection to {name} ended",
+    PROXY: "the ProxyCommand on the way to {name} failed",
+    NO_ALGORITHM: "your ssh and {name} have no algorithm in common",
 }
+# Ways to log in that only a person can go: nothing is asked at a prompt.
+_TYPED = {"password", "keyboard-interactive"}
 
 
 def plain(place: Place, kind: str, said: str) -> HostUnreachable:
     """The error of a kind that needs no more than what was said; `said` is one line, may be empty."""
     route = place.route
-    words = _WORDS[kind].format(name=place.name, host=route.host, port=route.port, user=route.user or "you")
+    asks = re.search(r"Permission denied \(([\w,-]+)\)", said) if kind == AUTH else None
+    if asks and set(asks[1].split(",")) <= _TYPED:
+        return _typed(place, said)
+    words = _WORDS[PROXY if kind == JUMP and not route.jumps else kind]
+    words = words.format(name=place.name, host=route.host, port=route.port, user=route.user or "you")
     facts = [place.row]
     if said:
         facts.append(("key" if kind == KEY_FILE else "ssh says", said))
     return HostUnreachable(kind, words, facts=tuple(facts), ways=_ways(place, kind))
 
 
+def _typed(place: Place, said: str) -> HostUnreachable:
+    """The machine wants a password or a code: a person opens a connection, and it is used."""
+    target = place.route.target.host
+    ways = [Way("log in once and leave it open", f"{place.by_hand.replace('ssh ', 'ssh -M -f -N ', 1)}")]
+    if not place.route.has_control_path:
+        ways.insert(0, Way(f"let connections be shared: below Host {target} of ~/.ssh/config", "ControlPath ~/.ssh/%C"))
+    facts = (place.row, ("ssh says", said))
+    return HostUnreachable(AUTH, f"{place.name} needs an interactive login", facts=facts, ways=tuple(ways))
+
+
+def _hop(place: Place) -> Way:
+    if place.route.jumps:
+        return Way("try the hop by hand", f"{place.route.jumps[0].by_hand} exit")
+    return Way("see what it says", f"{place.by_hand} -v exit")
+
+
 def _ways(place: Place, kind: str) -> tuple[Way, ...]:
     look = Way("look closer", f"aicrun doctor {place.name}")
-    target = place.route.target.host
+    target = shlex.quote(place.route.target.host)
     ways: dict[str, tuple[Way, ...]] = {
         NO_NAME: (Way("see what ssh makes of it", f"ssh -G {target}"),),
         REFUSED: (Way("try it by hand", f"{place.by_hand} exit"), look),
@@ -132,7 +206,11 @@ def _ways(place: Place, kind: str) -> tuple[Way, ...]:
             Way("put your key there", f"ssh-copy-id {target}"),
         ),
         KEY_FILE: (Way("unlock it once", "ssh-add"), Way("see which one is used", f"ssh -G {target}")),
-        JUMP: (Way("try the hop by hand", f"ssh {place.route.jumps[0].host} exit" if place.route.jumps else ""),),
+        JUMP: (_hop(place),),
+        NO_ALGORITHM: (
+            Way("see both lists", f"{place.by_hand} -vv exit"),
+            Way(f"allow one of its own in your ssh configuration, below Host {target}", "man ssh_config"),
+        ),
         DROPPED: (Way("again in a moment", f"aicrun doctor {place.name}"),),
     }
     return ways.get(kind, (look,))
@@ -188,9 +266,9 @@ def no_python(place: Place) -> HostUnreachable:
     )
 
 
-def login_shell(place: Place, how: str, said: str) -> HostUnreachable:
-    """The login shell of the account does not run commands as asked."""
-    facts = [place.row]
+def login_shell(place: Place, how: str, said: str, first: tuple[str, ...] = ()) -> HostUnreachable:
+    """The login shell of the account does not run commands as asked; `first`: its first lines, in place of `said`."""
+    facts = [place.row, *(("it said", line) for line in first)]
     if said.strip():
         facts.append(("it said", _telling(said)))
     return HostUnreachable(

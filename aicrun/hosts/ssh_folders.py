@@ -39,6 +39,14 @@ class Folder:
     lock: IO[bytes]
     maker: int
 
+    def rewrite(self, configuration: str) -> None:
+        """Put another text into `config`; raises `OSError`."""
+        raw = (_MARK + configuration).encode()
+        self.lock.seek(0)
+        self.lock.truncate()
+        while raw:
+            raw = raw[self.lock.write(raw) :]
+
     def remove(self) -> None:
         """Take it away with all that is in it; nothing in a child of the process that made it."""
         if os.getpid() != self.maker:
@@ -65,10 +73,8 @@ def made(configuration: Callable[[str], str]) -> Folder:
     # Before a word is in it: a `config` with words and without a lock is a dead one's.
     with contextlib.suppress(OSError):
         fcntl.flock(config, fcntl.LOCK_SH)
-    raw = (_MARK + configuration(path)).encode()
     try:
-        while raw:
-            raw = raw[folder.lock.write(raw) :]
+        folder.rewrite(configuration(path))
     except OSError:
         folder.remove()
         raise

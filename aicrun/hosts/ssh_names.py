@@ -24,13 +24,14 @@ def _names(path: str, depth: int) -> list[str]:
             text = stream.read()
     except OSError:
         return []
+    # Where ssh looks for what is named without a path (ssh_config(5), Include).
+    folder = os.path.expanduser("~/.ssh")
     found: list[str] = []
     for word, rest in _LINE.findall(text):
         for part in rest.replace('"', " ").split():
             if word.lower() == "host":
                 found += [part] if not set(part) & set("*?!") else []
             elif depth:
-                folder = os.path.dirname(os.path.expanduser(path))
                 for one in sorted(glob.glob(os.path.join(folder, os.path.expanduser(part)))):
                     found += _names(one, depth - 1)
     return found

@@ -7,6 +7,8 @@ carries a machine only when everything that its configuration says is understood
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -29,12 +31,18 @@ gssapirenewalforcesrekey gssapitrustdns updatehostkeys fingerprinthash escapecha
 hostbasedacceptedalgorithms xauthlocation syslogfacility ipqos exitonforwardfailure permitlocalcommand
 numberofpasswordprompts stricthostkeychecking batchmode checkhostip kbdinteractiveauthentication
 passwordauthentication forwardagent enableescapecommandline requiredrsasize connectionattempts controlpersist
+stdinnull forkafterauthentication sessiontype
 """
+# What would take the pipes away from a program, with the value that does not; newer versions know them alone.
+PLAIN_SESSION = {"stdinnull": "no", "forkafterauthentication": "no", "sessiontype": "default"}
 # What fabric is told in its own words.
 _OBEYED = """
 user hostname port identityfile identitiesonly proxyjump userknownhostsfile globalknownhostsfile
 serveraliveinterval serveralivecountmax connecttimeout
 """
+# What OpenSSH refuses in names since they end in commands of a shell (valid_ruser, valid_hostname in ssh.c, 9.6).
+_IN_NO_NAME = "'`\";&<>|(){}"
+_NOT_IN_A_HOST = _IN_NO_NAME + "$\\,"
 # Lists of algorithms: fabric takes of them what it knows.
 ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
 
@@ -46,6 +54,12 @@ class Target:
     host: str
     user: str = ""
     port: int = 0
+
+    @property
+    def by_hand(self) -> str:
+        """The command with which a person tries the same; words for what it does there follow."""
+        port = f"-p {self.port} " if self.port else ""
+        return f"ssh {port}{shlex.quote(f'{self.user}@{self.host}' if self.user else self.host)}"
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -61,6 +75,7 @@ class Route:
 
     `host`, `user`, `port` are as resolved; `jumps` are targets in the order they are passed through;
     `has_own_identities`: the key files are named in the configuration, not the usual ones.
+    `session`: the keys of `PLAIN_SESSION` that the configuration sets to something else.
     `algorithms` holds those lists of `ALGORITHMS` that differ from OpenSSH's own.
     """
 
@@ -78,6 +93,7 @@ class Route:
     connect_timeout_s: int = 0
     has_control_path: bool = False
     has_keepalive: bool = False
+    session: tuple[str, ...] = ()
     algorithms: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
@@ -105,6 +121,10 @@ def target_of(text: str) -> Target:
         host = rest
     if not host or host.startswith("-") or user.startswith("-"):
         raise ValueError(f"{text} names no host")
+    odd = [letter for letter in host if letter in _NOT_IN_A_HOST] + [letter for letter in user if letter in _IN_NO_NAME]
+    odd += [letter for letter in text if letter.isspace() or not letter.isprintable()]
+    if odd:
+        raise ValueError(f"{text!r} has {odd[0]!r} in it, which ssh takes in no name")
     if port and not (port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"{text} has the port {port}, which is none")
     return Target(host, user, int(port or 0))
@@ -146,6 +166,7 @@ def route_of(target: Target, said: Answer, plain: Answer, has_ticket: bool) -> R
         jumps=jumps,
         connect_timeout_s=int(timeout) if timeout.isdigit() else 0,
         has_control_path=_one(said, "controlpath") not in ("", "none"),
+        session=tuple(key for key, value in PLAIN_SESSION.items() if _one(said, key) not in ("", value)),
         has_keepalive=_one(said, "serveraliveinterval") not in ("", "0"),
         algorithms=tuple((key, _list(said, key)) for key in ALGORITHMS if _list(said, key) != _list(plain, key)),
     )
@@ -158,7 +179,8 @@ def _not_obeyed(said: Answer, plain: Answer, has_ticket: bool) -> str:
             continue
         if key == "gssapiauthentication" and not has_ticket:
             continue
-        if _one(said, key) in ("none", "no", "false", ""):
+        # Off is how it is without being named, but for an agent, which is asked unless that is forbidden.
+        if key not in said or (_one(said, key) == "none" and key not in plain and key != "identityagent"):
             continue
         return f"{key} is set"
     return ""
@@ -204,20 +226,37 @@ def configuration() -> tuple[str, ...]:
 
 
 def _told(arguments: tuple[str, ...]) -> Answer:
-    argv = ("ssh", "-G", *arguments)
+    done = _asked(arguments)
+    forks: Answer = {}
+    if done.returncode and "Cannot fork into background" in done.stderr:
+        # It refuses to tell anything then, for want of a command.
+        forks = {"forkafterauthentication": ("yes",)}
+        done = _asked(("-o", "ForkAfterAuthentication=no", *arguments))
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip() and not line.startswith("debug")]
+        # The place in a file where there is one; the last words only count what is wrong.
+        placed = [line for line in lines if re.search(r"\bline \d+", line)]
+        raise _unreadable(arguments, (placed or lines[-1:] or ["ssh -G failed"])[0])
+    return {**parsed(done.stdout), **forks}
+
+
+def _asked(arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ASK_DEADLINE_S, check=False
+        return subprocess.run(
+            ("ssh", "-G", *arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=ASK_DEADLINE_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise _unreadable(arguments, f"ssh -G gave no answer within {ASK_DEADLINE_S:.0f}s") from error
-    if done.returncode:
-        raise _unreadable(arguments, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "ssh -G failed")
-    return parsed(done.stdout)
 
 
 def _unreadable(arguments: tuple[str, ...], said: str) -> HostUnreachable:
-    ways = (Way("see it whole", f"ssh -G {arguments[-1]}"),)
+    ways = (Way("see it whole", f"ssh -G {shlex.quote(arguments[-1])}"),)
     return HostUnreachable("AIC-E509", "your ssh configuration cannot be read", facts=(("ssh says", said),), ways=ways)
 
 

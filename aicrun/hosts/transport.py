@@ -17,8 +17,11 @@ class Channel(Protocol):
         """What the program wrote on stderr so far, at most 4 KiB, as text."""
         ...
 
-    def fault(self) -> AicrunError | None:
-        """Why the channel ended before its program did, when the carrier knows; None when it is the program's end."""
+    def fault(self, seen: bytes | None = None) -> AicrunError | None:
+        """Why the channel ended before its program did, when the carrier knows; None when it is the program's end.
+
+        `seen`: what came on stdout where an agent's first answer was due; None when it was none of that.
+        """
         ...
 
     def abort(self) -> None:

@@ -94,6 +94,14 @@ class ConnectionEnded(Exception):
         self.seen = seen[:4096]
 
 
+class NoMarker(WireError):
+    """What came was no frame for too long; `seen` is its beginning (at most 4 KiB)."""
+
+    def __init__(self, seen: bytes) -> None:
+        super().__init__("no marker within %d bytes" % BANNER_CAP_BYTES)
+        self.seen = seen[:4096]
+
+
 def write_request(stream: IO[bytes], call: str, body: Dict[str, Any], payload: bytes = b"") -> None:
     """Send one request and flush; `body` must not have a key `call`."""
     raw = dump(dict(body, call=call))
@@ -129,7 +137,7 @@ def write_reply(stream: IO[bytes], marker: str, body: Dict[str, Any], payload: b
 def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
     """The next reply behind `marker` as (body, payload); raises `ConnectionEnded` when there is none.
 
-    Lines before the marker are skipped up to `BANNER_CAP_BYTES`, past which it is a `WireError`.
+    Lines before the marker are skipped up to `BANNER_CAP_BYTES`, past which it is `NoMarker`.
     """
     wanted = re.compile(re.escape(marker.encode("ascii")) + rb" (\d{1,12}) (\d{1,15})\n\Z")
     seen, held = b"", b""
@@ -148,7 +156,7 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
             return body, _exactly(stream, int(match.group(2)))
         seen += line
         if len(seen) > BANNER_CAP_BYTES:
-            raise WireError("no marker within %d bytes" % BANNER_CAP_BYTES)
+            raise NoMarker(seen)
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import pytest
 from faults.matrix import DETACHING, FIELD, LOGS, MATRIX, REGRESSIONS, Row
 from faults.matrix_cards import CARDS
+from faults.matrix_hosts import HOSTS
 from support import REPOSITORY
 
 LISTS: dict[str, dict[str, Row]] = {
@@ -16,6 +17,7 @@ LISTS: dict[str, dict[str, Row]] = {
     "field": FIELD,
     "detaching": DETACHING,
     "cards": CARDS,
+    "hosts": HOSTS,
     "logs": LOGS,
 }
 ROWS = [(f"{name} {key}", row) for name, rows in LISTS.items() for key, row in rows.items()]
@@ -39,6 +41,8 @@ def test_no_row_is_missing() -> None:
     assert list(DETACHING) == ["C01", "C03", "C05", "C06", "C07", "C08", "C09"]
     numbers = (1, 2, 4, 5, 6, 7, 8, 10, 12, 13, 15, 17, 18, 19, 22, 23, 25, 27, 28, 30, 32, 34, 35, 36, 38)
     assert list(CARDS) == [f"B{number:02}" for number in numbers]
+    numbers = (10, 12, 14, 16, 17, 18, 20, 21, 22, 24, 26, 27, 29, 31, 33, 34, 35, 36, 37, 39, 41, 42, 44, 46)
+    assert list(HOSTS) == [f"C{number}" for number in numbers]
     assert list(LOGS) == ["D01", "D03", "D04", "D06", "D07", "D08", "D10", "D11", "D12"]
 
 

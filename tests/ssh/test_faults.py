@@ -152,7 +152,7 @@ def test_a_listener_that_drops_before_the_banner(daemon: Sshd, carrier: str) -> 
     ("start_file", "code"),
     [
         ("exec dash", "AIC-E516"),
-        ("exit 3", "AIC-E511"),
+        ("exit 3", "AIC-E516"),
     ],
 )
 def test_a_start_file_that_gets_in_the_way(daemon: Sshd, carrier: str, start_file: str, code: str) -> None:

@@ -24,6 +24,7 @@ userknownhostsfile /home/ana/.ssh/known_hosts /home/ana/.ssh/known_hosts2
 hashknownhosts no
 serveraliveinterval 0
 proxyusefdpass no
+pubkeyauthentication true
 """
 # What the packages of the distributions ship in /etc/ssh, as OpenSSH reads it.
 DEBIAN = "Host *\n  SendEnv LANG LC_*\n  HashKnownHosts yes\n  GSSAPIAuthentication yes\n"
@@ -76,6 +77,19 @@ def test_what_names_no_host_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["my box", "box\n", "ana\t@lab", "lab;id", "$HOME", "`id`", "a|b@lab", "lab\x1b[1m", "l'b", "a,b"]
+)
+def test_what_ssh_takes_in_no_name_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="which ssh takes in no name"):
+        target_of(text)
+
+
+def test_the_command_to_type_is_one_that_can_be_typed() -> None:
+    assert Target("lab", "ana", 2222).by_hand == "ssh -p 2222 ana@lab"
+    assert Target("lab", "LAB\\ana").by_hand == "ssh 'LAB\\ana@lab'"
+
+
+@pytest.mark.parametrize(
     ("text", "carrier", "why"),
     [
         ("", FABRIC, ""),
@@ -88,7 +102,12 @@ def test_what_names_no_host_is_refused(text: str) -> None:
         ("hostkeyalias lab", OPENSSH, "hostkeyalias is set"),
         ("knownhostscommand /bin/k", OPENSSH, "knownhostscommand is set"),
         ("identityagent /run/agent", OPENSSH, "identityagent is set"),
+        ("identityagent none", OPENSSH, "identityagent is set"),
         ("bindaddress 10.0.0.1", OPENSSH, "bindaddress is set"),
+        ("proxycommand false", OPENSSH, "proxycommand is set"),
+        ("pubkeyauthentication no", OPENSSH, "pubkeyauthentication is set"),
+        ("proxycommand none\ncontrolpath none\ncertificatefile none", FABRIC, ""),
+        ("stdinnull yes\nforkafterauthentication yes\nsessiontype none\nrequesttty force", FABRIC, ""),
         ("somethingnew yes", OPENSSH, "somethingnew is set"),
         ("proxyjump [::1", OPENSSH, "ProxyJump: [::1 has a bracket that does not close before the port"),
     ],
