@@ -49,6 +49,7 @@ from aicrun.lifecycle.ledger import Ledger
 from aicrun.lifecycle.machines import Left as Left
 from aicrun.lifecycle.machines import left_on as left_on
 from aicrun.lifecycle.machines import tried as tried
+from aicrun.lifecycle.machines import tried_all as tried_all
 from aicrun.lifecycle.saved import Stale as Stale
 from aicrun.lifecycle.saved import check_moved
 from aicrun.lifecycle.saved import write as write_plan
@@ -365,7 +366,7 @@ def machines(session: Session, only: str = "") -> Fleet:
 def doctor(session: Session, machine: str) -> tuple[dict[str, str], ...]:
     """Findings about one machine."""
     entry = session.machine(machine)
-    return session.backend(machine).doctor(entry.data)
+    return session.backend(machine).doctor(entry.data, tuple(map(str, entry.keep_free)))
 
 
 def shell(session: Session, found: Found, secrets: bool = False, ports: tuple[int, ...] = ()) -> tuple[str, ...]:

@@ -47,6 +47,10 @@ def _play(arguments):
         from aicrun.agent import keepers
 
         return keepers.take_order(rest[0])
+    if role == "trial" and len(rest) == 1:
+        from aicrun.agent import launch_trial
+
+        return launch_trial.main(rest[0])
     if role == "sampler" and len(rest) == 1:
         from aicrun.agent import telemetry
 
@@ -67,7 +71,7 @@ def _play(arguments):
         from aicrun.agent import upload
 
         return upload.main(rest[0])
-    roles = "keeper | again | unit | sampler | stopper | shell | shell+secrets | setup | upload"
+    roles = "keeper | again | unit | trial | sampler | stopper | shell | shell+secrets | setup | upload"
     sys.stderr.write("aicrun: boot.py serve | {%s} JOBDIR\n" % roles)
     return WRONG_USE
 

@@ -64,6 +64,28 @@ def outlook(login: Mapping[str, str]) -> Survival:
     return survival.choose(units.with_rules(tools, facts)) if chosen.mode == "C" else chosen
 
 
+def try_out(role: str, folder: str) -> Tuple[Survival, str]:
+    """Start `boot.py ROLE FOLDER` the way a keeper would be now: (that way, what a better one failed of, else "").
+
+    Nobody is asked to linger for it, and it is not waited for. Raises `OSError` when no process can be had.
+    """
+    tools = units.Tools(os.environ)
+    facts = units.probe(tools)
+    chosen, wrong = survival.choose(facts), ""
+    if chosen.mode in ("A", "B"):
+        unit = units.unit_name(role, folder, secrets.token_hex(8))
+        _write_order(folder, {"role": role, "env": launch.own_environment(os.environ)})
+        wrong = units.run(tools, chosen.mode, unit, boot_argv("unit", folder), 0)
+        if not wrong or not _removed(os.path.join(folder, names.ORDER)):
+            return chosen, ""
+        facts = lean.replace(facts, failed=((chosen.mode, wrong),))
+        chosen = survival.choose(facts)
+    if chosen.mode == "C":
+        chosen = survival.choose(units.with_rules(tools, facts))
+    launch.detach(role, folder)
+    return chosen, wrong
+
+
 def unit_words(kept: Optional[Launch]) -> str:
     """What systemd still says of the unit that this keeper had, for an end that nobody recorded; "" for nothing."""
     if kept is None or kept.launched is None or not kept.launched.unit or kept.boot != boot_identity():

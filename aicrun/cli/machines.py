@@ -9,18 +9,18 @@ import click
 
 from aicrun import api
 from aicrun.cli.hosts import machine_of
+from aicrun.cli.machine_add import add_command
 from aicrun.cli.options import agreed, with_json, with_machines, with_yes
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.hosts import drain_lines, left_lines
 from aicrun.cli.views.tables import machines_lines
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Exit, UsageError, Way
-from aicrun.plan.words import counted
+from aicrun.plan.kept_cards import gone
 from aicrun.spec.folders import config_folder
-from aicrun.spec.inventory import FILE, find_inventory, load_inventory
-from aicrun.spec.inventory_edit import quoted_text, with_down, with_machine, without
+from aicrun.spec.inventory import find_inventory
+from aicrun.spec.inventory_edit import with_down, without
 from aicrun.spec.inventory_file import change
-from aicrun.spec.model import Machine, SshReach
 
 
 @click.group("machines", invoke_without_command=True, epilog="Example: aicrun machines --json")
@@ -82,43 +82,7 @@ def check_command(screen: Screen, machine: str, machines: str) -> int:
     return _shown(screen, machines, machine)
 
 
-@machines_command.command("add", epilog="Example: aicrun machines add lab --ssh ana@10.0.0.7:2222")
-@click.argument("name", required=False)
-@click.option(
-    "--ssh", "target", metavar="TARGET", default="", help="An alias of your ssh configuration, or user@host:port."
-)
-@click.option("--data", metavar="DIR", default="", help="Its data volume; caches and environments go below it.")
-@click.option("--untried", is_flag=True, help="Write it down though it does not answer now.")
-@with_yes
-@with_machines
-@with_json
-@click.pass_obj
-def add_command(screen: Screen, /, name: str | None, machines: str, **wishes: object) -> int:
-    """Try a machine, show its cards, and write it into machines.yaml. Without a name: those that your ssh knows."""
-    path = _inventory(machines) or os.path.join(config_folder(os.environ), FILE)
-    known = _names_in(path)
-    if name is None:
-        return _offer(screen, known)
-    if name in known:
-        look = Way("look at it", f"aicrun machines check {name}")
-        raise UsageError("AIC-E019", f"{path} has a machine {name} already", ways=(look,))
-    target, data = str(wishes["target"]) or name, str(wishes["data"])
-    fields = {"name": name, "ssh": target} | ({"data": data} if data else {})
-    if not wishes["untried"]:
-        began = time.monotonic()
-        with api.open_session(machines) as (session, _):
-            fleet = api.tried(session, Machine(name, SshReach(target), data=data))
-        screen.out(machines_lines(screen, fleet, time.monotonic() - began))
-    if not agreed(screen, f"Write {name} into {path}?", bool(wishes["yes"])):
-        screen.err(["Nothing was written."])
-        return Exit.DONE
-    quoted = {key: quoted_text(value) for key, value in fields.items()}
-    inventory = change(path, lambda text, file: with_machine(text, file, quoted))
-    ways = next_lines((Way("plan with it", "aicrun plan run.yaml"),))
-    screen.out([f"{name} is in {path}: {counted(len(inventory.machines), 'machine')}.", *ways])
-    if screen.json:
-        screen.document("machines_add", {"machine": name, "file": path})
-    return Exit.DONE
+machines_command.add_command(add_command)
 
 
 @machines_command.command("down", epilog="Example: aicrun machines down home")
@@ -177,27 +141,8 @@ def _set_down(screen: Screen, machine: str, machines: str, down: bool) -> int:
     return Exit.DONE
 
 
-def _offer(screen: Screen, known: tuple[str, ...]) -> int:
-    """The names of the user's ssh configuration that are in no inventory yet, each with the command that adds it."""
-    new = [name for name in api.aliases() if name not in known]
-    if screen.json:
-        screen.document("machines_offer", {"aliases": new})
-        return Exit.DONE
-    if not new:
-        ways = (Way("name one", "aicrun machines add lab --ssh ana@10.0.0.7:2222"),)
-        raise UsageError("AIC-E006", "your ssh configuration names no machine that is not in the list yet", ways=ways)
-    screen.out(["Your ssh knows these:", *(f"  aicrun machines add {name}" for name in new)])
-    return Exit.DONE
-
-
 def _inventory(machines: str) -> str:
     return find_inventory(machines, os.environ, os.path.abspath("."), config_folder(os.environ))
-
-
-def _names_in(path: str) -> tuple[str, ...]:
-    if not os.path.exists(path):
-        return ()
-    return tuple(machine.name for machine in load_inventory(path)[0].machines)
 
 
 def _written(path: str) -> str:
@@ -222,4 +167,6 @@ def _shown(screen: Screen, machines: str, only: str) -> int:
 
 def _machine(view: api.MachineView) -> dict[str, object]:
     reading = api.as_json(view.reading) if view.reading is not None else None
-    return {"name": view.machine.name, "state": view.state, "why": view.why, "reading": reading}
+    kept: dict[str, object] = {"keep_free": [str(item) for item in view.machine.keep_free]}
+    kept["keep_free_gone"] = list(gone(view.machine, view.reading)) if view.reading is not None else []
+    return {"name": view.machine.name, "state": view.state, "why": view.why, "reading": reading, **kept}

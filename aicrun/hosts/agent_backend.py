@@ -27,7 +27,9 @@ T = TypeVar("T")
 # A content of the source may be large and the host's disk slow; bytes arriving is no answer yet.
 PUT_DEADLINE_S = 600.0
 FOLLOW_WAIT_S = 10.0
-# A clock that differs by more is told.
+# A driver that hangs is asked three times over: by the login, by a run's launcher, by a bare environment.
+DOCTOR_DEADLINE_S = 120.0
+# A clock that differs by more is a note.
 SKEW_S = 60.0
 
 
@@ -166,17 +168,17 @@ class AgentBackend:
         """Append one line by a person."""
         self._call("note", text=text, by=by)
 
-    def doctor(self, data: str) -> tuple[dict[str, str], ...]:
+    def doctor(self, data: str, keep: tuple[str, ...] = ()) -> tuple[dict[str, str], ...]:
         """Findings about the way to the host, where it is a way, and about the host."""
         asked_at = time.time()
-        answer = self._call("doctor", data=data)
+        answer, _ = self._link.call("doctor", {"data": data, "keep": list(keep)}, deadline_s=DOCTOR_DEADLINE_S)
         found = tuple(
             {str(key): str(value) for key, value in row.items()} for row in self._rows(answer.get("findings"))
         )
-        found += _clock(answer.get("at"), asked_at, time.time())
         carrier = self._transport.carrier
         if not carrier:
             return found
+        found = (*_clock(answer.get("at"), asked_at, time.time()), *found)
         began = time.monotonic()
         self.missing("", b"", ())
         text = f"{carrier}, {(time.monotonic() - began) * 1000:.0f} ms warm"
@@ -338,11 +340,12 @@ def _log_body(job_id: str, step: str, offset: int | None, limit: int, tail_lines
 
 
 def _clock(there: Any, before: float, after: float) -> tuple[dict[str, str], ...]:
-    """A row when the clock over there was another than ours while it was asked; no age is ever computed from both."""
+    """A row on the clock over there beside ours while it was asked; no age is ever computed from both."""
     if not isinstance(there, (int, float)):
         return ()
     ahead_s = there - after if there > after else there - before if there < before else 0.0
     if abs(ahead_s) < SKEW_S:
-        return ()
+        text = f"within {max(1.0, abs(ahead_s)):.0f}s of this client"
+        return ({"word": "ok", "topic": "clock", "text": text, "help": ""},)
     text = f"{abs(ahead_s):.0f}s {'ahead of' if ahead_s > 0 else 'behind'} this client; ages are not affected"
     return ({"word": "note", "topic": "clock", "text": text, "help": "timedatectl"},)

@@ -235,8 +235,8 @@ class Backend(Protocol):
         """Append one line by a person."""
         ...
 
-    def doctor(self, data: str) -> tuple[dict[str, str], ...]:
-        """Findings, each `{word: ok|note|bad|?, topic, text, help}`."""
+    def doctor(self, data: str, keep: tuple[str, ...] = ()) -> tuple[dict[str, str], ...]:
+        """Findings, each `{word: ok|note|bad|?, topic, text, help}`; `keep` are kept cards, by number or UUID."""
         ...
 
     def gc(self, dry_run: bool, older_than_s: int) -> tuple[dict[str, Any], ...]:

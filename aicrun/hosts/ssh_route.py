@@ -209,7 +209,8 @@ def ask(target: Target) -> Route:
     Raises `HostUnreachable` (AIC-E508) when the configuration cannot be read.
     """
     if shutil.which("ssh") is None:
-        return Route(target, FABRIC, host=target.host, user=target.user, port=target.port or 22)
+        why = "there is no ssh program here"
+        return Route(target, FABRIC, why, host=target.host, user=target.user, port=target.port or 22)
     route = route_of(target, _told((*configuration(), *target.arguments)), _plain(), _has_ticket())
     return with_markers(route, _text_of)
 

@@ -34,6 +34,16 @@ def tried(session: Session, entry: Machine) -> Fleet:
         trial.drop(entry.name)
 
 
+def tried_all(session: Session, entries: tuple[Machine, ...]) -> Fleet:
+    """Machines of no inventory yet, asked at once; one that cannot be reached is a silent one of the fleet."""
+    trial = Session(Inventory(entries), session.connect, session.ledger, session.client)
+    try:
+        return survey(trial, ())
+    finally:
+        for entry in entries:
+            trial.drop(entry.name)
+
+
 def left_on(session: Session, name: str) -> Left:
     """What lies on a machine; it looks and touches nothing."""
     entry = session.machine(name)

@@ -83,6 +83,8 @@ def _one_of(args: tuple[Any, ...], data: Any, where: str) -> Any:
     kinds = [kind for kind in args if kind is not type(None)]
     if len(kinds) == 1:
         return _decoded(kinds[0], data, where)
+    if not isinstance(data, (dict, bool)) and type(data) in kinds:
+        return data
     _expect(isinstance(data, dict) and _CLASSES.get(data.get("is", "")) in kinds, where, "one of the known kinds")
     return _decoded(_CLASSES[data["is"]], data, where)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from aicrun.plan import words
 from aicrun.plan.admit import Need, machine_rejections, machine_unknown, unasked
+from aicrun.plan.kept_cards import keeps
 from aicrun.plan.model import CardOn, Fleet, HostOn, MachineView, Rejection, Verdict
 from aicrun.plan.versions import parse, within
 from aicrun.spec.model import CardDemand, Machine
@@ -250,7 +251,7 @@ def _state(seat: Seat) -> Iterator[Rejection]:
 
 
 def _kept(seat: Seat) -> Iterator[Rejection]:
-    if seat.card.index in seat.machine.keep_free and not seat.need.use_kept:
+    if keeps(seat.machine, seat.card) and not seat.need.use_kept:
         yield Rejection("kept_by_owner", "a card for runs", "keep_free", True, "kept_by_owner")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from aicrun.plan import records, refusals, words
 from aicrun.plan.commands import typed
 from aicrun.plan.draft import RUN_ID, Site, draft, values_at
+from aicrun.plan.kept_cards import gone_warnings
 from aicrun.plan.known import Known
 from aicrun.plan.model import Candidate, CardOn, Options, Refusal, RunPlan, Sign, Wanted, Way
 from aicrun.plan.nearest import places_name, tighter
@@ -104,7 +105,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         run_id=task.run_id,
         from_nothing=not task.continues,
         apply_refusal=_not_yet(wanted),
-        warnings=(*large_files(wanted), *survival_warnings(site)),
+        warnings=(*large_files(wanted), *survival_warnings(site), *gone_warnings(site.machine, site.reading)),
     )
 
 

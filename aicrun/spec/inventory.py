@@ -154,7 +154,7 @@ def _machine(node: Node) -> Machine:
         reach=_reach(node),
         labels=texts(node.at("labels")),
         data=(data.text or "") if data else "",
-        keep_free=tuple(int(item.value) for item in keep_free.elements()) if keep_free else (),
+        keep_free=tuple(_card(item) for item in keep_free.elements()) if keep_free else (),
         env=texts(node.at("env")),
         path=tuple(item.text or "" for item in folders.elements()) if folders else (),
         max_jobs=int(limit.value) if limit else 32,
@@ -163,6 +163,10 @@ def _machine(node: Node) -> Machine:
         line=node.start.line + 1,
         shared_memory=bool(node.value.get("shared_memory", False)),
     )
+
+
+def _card(node: Node) -> int | str:
+    return node.value if isinstance(node.value, str) else int(node.value)
 
 
 def _reach(node: Node) -> LocalReach | SshReach | SlurmReach:

@@ -194,13 +194,13 @@ class SlurmReach:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One entry of the inventory. `data` empty: none was given."""
+    """One entry of the inventory. `data` empty: none was given; `keep_free` are numbers and UUIDs, as written."""
 
     name: str
     reach: LocalReach | SshReach | SlurmReach
     labels: Mapping[str, str] = field(default_factory=dict)
     data: str = ""
-    keep_free: tuple[int, ...] = ()
+    keep_free: tuple[int | str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     max_jobs: int = 32

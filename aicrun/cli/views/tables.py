@@ -8,6 +8,7 @@ from aicrun import api
 from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.endings import step_progress
 from aicrun.cli.views.keeping import sweep_lines
+from aicrun.plan.kept_cards import gone, gone_words, keeps
 from aicrun.plan.records import attempt_words
 from aicrun.plan.words import (
     ago,
@@ -167,6 +168,9 @@ def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
         word = "no card" if reading.cards.state == "none" else "cards unknown"
         why = harmless(reading.cards.detail or reading.cards.reason)
         shown.append(cut(f"  {word}: {why}", screen.width, screen.mark))
+    lost = gone(view.machine, reading)
+    if lost:
+        shown.append(styled("yellow", cut(f"  {gone_words(lost)}", screen.width, screen.mark)))
     return shown
 
 
@@ -175,7 +179,7 @@ def _cards(view: api.MachineView) -> tuple[api.Card, ...]:
 
 
 def _card_row(card: api.Card, view: api.MachineView) -> _CardRow:
-    holder = _holder(card)
+    holder, kept = _holder(card), keeps(view.machine, card)
     known = card.vram_free_mib is not None and card.processes_listed
     grants = view.reading is not None and view.reading.drain is None
     memory = "-"
@@ -184,9 +188,11 @@ def _card_row(card: api.Card, view: api.MachineView) -> _CardRow:
     util = "-" if card.utilization_percent is None else f"{card.utilization_percent}%"
     heat = "-" if card.temperature_c is None else f"{card.temperature_c} C"
     columns = (f"  [{card.index}]", card_model(card.model), memory, util, heat)
-    free = "free" if grants else "nobody, drained"
-    words = holder or ((free,) if known else ("unknown: nobody can say who is on it", "unknown who is on it"))
-    return _CardRow(columns, words, known and grants and not holder)
+    free = "kept by owner" if kept else "free" if grants else "nobody, drained"
+    if card.display:
+        free = f"display; {free}" if kept else f"{free}; display"
+    words = holder or ((free,) if known or kept else ("unknown: nobody can say who is on it", "unknown who is on it"))
+    return _CardRow(columns, words, known and grants and not holder and not kept)
 
 
 def _card_line(columns: tuple[str, ...], widths: list[int]) -> str:

@@ -35,6 +35,8 @@ def test_the_card_chosen_and_every_rejection(path: Path) -> None:
 def _compare_the_rest(case: dict[str, Any], item: RunPlan) -> None:
     unknown = [place_name(one.candidate) for one in item.verdicts if one.unknown]
     assert unknown == case.get("unknown", {}).get(item.run, [])
+    if item.run in case.get("warnings", {}):
+        assert list(item.warnings) == case["warnings"][item.run]
     refused = item.refusal.exit if item.refusal is not None else None
     assert refused == case.get("exit", {}).get(item.run)
     expected = case.get("sign", {}).get(item.run, "+" if item.chosen else "x")

@@ -9,6 +9,7 @@ import pytest
 from unit.spec.documents import MACHINES
 
 from aicrun.errors import UsageError
+from aicrun.spec.diagnostics import DocumentInvalid
 from aicrun.spec.load import find_inventory, load_inventory, load_inventory_text, local_inventory
 from aicrun.spec.model import LocalReach, SlurmReach, SshReach
 
@@ -29,6 +30,14 @@ def test_what_a_file_becomes() -> None:
     assert [machine.shared_memory for machine in inventory.machines] == [False, True, False]
     assert cluster.reach == SlurmReach(SshReach("login"), "gpu")
     assert [machine.line for machine in inventory.machines] == [3, 4, 5]
+
+
+def test_kept_cards_are_named_by_number_or_uuid() -> None:
+    text = b"version: 1\nmachines: [{name: box, ssh: box, keep_free: [1, GPU-8f6b-1c]}]\n"
+    assert load_inventory_text(text, "machines.yaml")[0].machines[0].keep_free == (1, "GPU-8f6b-1c")
+    for wrong in (b"[nought]", b"[GPU-]", b"[-1]", b"[true]", b"[MIG-1]"):
+        with pytest.raises(DocumentInvalid):
+            load_inventory_text(text.replace(b"[1, GPU-8f6b-1c]", wrong), "machines.yaml")
 
 
 def test_slurm_on_the_login_machine_itself() -> None:
