@@ -18,6 +18,7 @@ BUDGETS = {
     "contract": 240,
     "faults": 1050,
     "integration": 360,
+    "protocol": 60,
     "first_run": 180,
     "ssh": 300,
     "gpu": 300,
