@@ -183,8 +183,10 @@ def test_06_the_own_earlier_attempt_is_a_rival_like_any_other(world: World, guar
         guarded,
         (
             "        mine = (request.job_id, *request.named)\n",
-            "        own = tuple(one.job_id for one in wanted.session.ledger.starts(request.run))\n"
-            "        mine = (request.job_id, *request.named, *own)\n",
+            (
+                "        own = tuple(one.job_id for one in wanted.session.ledger.starts(request.run))\n"
+                "        mine = (request.job_id, *request.named, *own)\n"
+            ),
         ),
     )
     world.a.start("h0", "5", code).upto("confirm")
@@ -348,13 +350,17 @@ def test_20_the_higher_one_waits_and_does_not_spend_its_attempts(world: World, g
         guarded,
         (
             "    _touch(wanted, request)\n    try:\n        return _await_decision(",
-            "    _withdraw(wanted, wanted.machine, request.job_id, 'again')\n    raise _Again\n"
-            "    try:\n        return _await_decision(",
+            (
+                "    _withdraw(wanted, wanted.machine, request.job_id, 'again')\n    raise _Again\n"
+                "    try:\n        return _await_decision("
+            ),
         ),
         (
             "        rival = _settle(wanted, request)\n",
-            "        try:\n            rival = _settle(wanted, request)\n"
-            "        except _Again:\n            return None\n",
+            (
+                "        try:\n            rival = _settle(wanted, request)\n"
+                "        except _Again:\n            return None\n"
+            ),
         ),
         ("_RESEND_S = 30.0\n", "_RESEND_S = 30.0\n\n\nclass _Again(Exception):\n    pass\n"),
     )
