@@ -10,7 +10,8 @@ from typing import List, Optional
 
 from aicrun.agent import children, hooks
 from aicrun.agent.history import note
-from aicrun.agent.records import Pause, insist, write_record
+from aicrun.agent.kept import Pause
+from aicrun.agent.records import insist, write_record
 from aicrun.agent.retry import again
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import lean, names

@@ -3,6 +3,7 @@
 It must not do anything else: a syntax error here would be all that a host with an old Python can show.
 """
 
+import gc
 import os
 import sys
 
@@ -36,12 +37,12 @@ def _play(arguments):
     # Imported in the branch that needs it: each role is a process of its own, and starts as fast as it can.
     role, rest = (arguments or [""])[0], arguments[1:]
     if role == "serve" and not rest:
-        from aicrun.agent import serve
-
-        return serve.main()
+        _serve()
     if role in ("keeper", "again") and len(rest) == 1:
+        gc.disable()
         from aicrun.agent import keeper
 
+        gc.enable()
         return keeper.main(rest[0], role)
     if role == "unit" and len(rest) == 1:
         from aicrun.agent import keepers
@@ -74,6 +75,18 @@ def _play(arguments):
     roles = "keeper | again | unit | trial | sampler | stopper | shell | shell+secrets | setup | upload"
     sys.stderr.write("aicrun: boot.py serve | {%s} JOBDIR\n" % roles)
     return WRONG_USE
+
+
+def _serve():
+    # type: () -> None
+    # Nothing that is imported is garbage; `serve` collects it again when it has what it needs.
+    gc.disable()
+    from aicrun.agent import serve
+
+    code = serve.main()
+    sys.stderr.flush()
+    # Nothing is left to be written, and taking an interpreter apart is time that a client waits.
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Nothing here touches a workspace or a checkpoint; only what our own folders hold
 """
 
 import os
-import secrets
 import shutil
 import time
 from typing import Any, Dict, Tuple
@@ -12,7 +11,8 @@ from typing import Any, Dict, Tuple
 from aicrun.agent import bodies, decide, jobs, keepers, launch, left_groups, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
-from aicrun.agent.records import Mark, Supervision, Unreadable, place_once, read_record, sync_folder, write_record
+from aicrun.agent.kept import Mark, Supervision
+from aicrun.agent.records import Unreadable, place_once, read_record, sync_folder, write_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import broken
 from aicrun.wire import names
@@ -157,7 +157,7 @@ def _check_keeper(home: Home, job_id: str) -> None:
 
 def _discard(folder: str, trash: str) -> None:
     """Move one of our folders to the trash and remove it there: gone at once, also when a removal is cut short."""
-    target = os.path.join(trash, "%s-%s" % (os.path.basename(folder), secrets.token_hex(6)))
+    target = os.path.join(trash, "%s-%s" % (os.path.basename(folder), os.urandom(6).hex()))
     try:
         os.rename(folder, target)
     except FileNotFoundError:

@@ -20,11 +20,10 @@ from aicrun.agent import (
     suspends,
     units,
 )
-from aicrun.agent.digest import agent_digest
+from aicrun.agent.digest import agent_digest, bundle_root
 from aicrun.agent.environment import SYSTEM_PATH
 from aicrun.agent.finding import BAD, NOTE, OK, UNKNOWN, counted, row
 from aicrun.agent.home import Home, file_system, is_network
-from aicrun.agent.programs import bundle_root
 from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
 from aicrun.agent.survey import envs_folder

@@ -7,7 +7,6 @@ inside are for people; a file without words counts too. It must not start, stop,
 import contextlib
 import json
 import os
-import secrets
 import stat
 import time
 from typing import Any, Dict, List, Optional
@@ -34,7 +33,7 @@ def refusal(mark: Drain, more: str) -> Refused:
 
 def put(folder: LockFolder, why: str, by: str) -> None:
     """Make this account's mark, or replace its words; raises `Refused` (no_lock)."""
-    temporary = ".w-%s" % secrets.token_hex(8)
+    temporary = ".w-%s" % os.urandom(8).hex()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         handle = os.open(temporary, flags, 0o600, dir_fd=folder.handle)

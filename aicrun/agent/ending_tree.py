@@ -10,8 +10,9 @@ from typing import Callable, List, Optional, Tuple
 
 from aicrun.agent import children, family, hooks
 from aicrun.agent.history import note
+from aicrun.agent.kept import Stuck, StuckProcess
 from aicrun.agent.process import Proc
-from aicrun.agent.records import Stuck, StuckProcess, insist, write_record
+from aicrun.agent.records import insist, write_record
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import lean, names
 from aicrun.wire.facts import BootIdentity

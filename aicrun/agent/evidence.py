@@ -10,9 +10,10 @@ from typing import List, Optional, Tuple, Type, TypeVar
 
 from aicrun.agent import decide, family
 from aicrun.agent.home import Home
+from aicrun.agent.kept import Launch, Mark, Pause, Stuck, Supervision
 from aicrun.agent.launch import keeper_lives
 from aicrun.agent.process import boot_identity, start_ticks
-from aicrun.agent.records import Launch, Mark, NewerRecord, Pause, Stuck, Supervision, Unreadable, read_record
+from aicrun.agent.records import NewerRecord, Unreadable, read_record
 from aicrun.agent.state import Evidence, StepSeen
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import (

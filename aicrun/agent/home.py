@@ -8,9 +8,7 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import stat
-import threading
 from typing import Iterator, List, Mapping, Optional, Tuple
 
 from aicrun.agent.host_id import host_id
@@ -247,7 +245,7 @@ def _make_private(path: str, parents: bool = False) -> None:
 
 def _try_link(root: str) -> None:
     """Write-once decisions need `link()`: a file system without it (some FUSE and FAT mounts) must be refused."""
-    one = os.path.join(root, ".link-%s" % secrets.token_hex(6))
+    one = os.path.join(root, ".link-%s" % os.urandom(6).hex())
     two = one + ".2"
     os.close(os.open(one, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
@@ -274,6 +272,9 @@ def _wait_in_line(handle: int, path: str) -> None:
     A thread waits, for flock has no time-out. Where it waits in vain it lets go by itself: the descriptor is closed by
     then, and a lock ends with its last one.
     """
+    # Imported here: a start without a rival needs no thread.
+    import threading
+
     failed: List[OSError] = []
 
     def wait() -> None:

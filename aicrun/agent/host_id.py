@@ -5,7 +5,6 @@ It must not change once it was told, so a host without a machine id gets a rando
 
 import os
 import re
-import secrets
 
 from aicrun.wire import names
 
@@ -29,9 +28,9 @@ def _kept(path: str) -> str:
     text = _first_line(path)
     if _HEX32.match(text):
         return text
-    temporary = "%s.%s" % (path, secrets.token_hex(6))
+    temporary = "%s.%s" % (path, os.urandom(6).hex())
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
-        stream.write(secrets.token_hex(16) + "\n")
+        stream.write(os.urandom(16).hex() + "\n")
         stream.flush()
         os.fsync(stream.fileno())
     try:

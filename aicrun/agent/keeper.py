@@ -32,9 +32,10 @@ from aicrun.agent.decide import expire, standing
 from aicrun.agent.dismissal import Dismissal
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
+from aicrun.agent.kept import Launch
 from aicrun.agent.log_files import Caps
 from aicrun.agent.process import become_subreaper, boot_identity, has_pidfd, start_ticks
-from aicrun.agent.records import Launch, Reserved, Unreadable, insist, read_record, write_record
+from aicrun.agent.records import Reserved, Unreadable, insist, read_record, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.report import report_of

@@ -6,15 +6,15 @@ lies in one file, the order, which either the unit takes or this process takes b
 
 import json
 import os
-import secrets
 import sys
 import time
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from aicrun.agent import hooks, launch, survival, units
+from aicrun.agent.kept import Launch
 from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.programs import boot_argv
-from aicrun.agent.records import Launch, Unreadable, read_json, read_record
+from aicrun.agent.records import Unreadable, read_json, read_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import lean, names
 from aicrun.wire.codec import WireError, from_json, to_json
@@ -50,7 +50,7 @@ def start(role: str, job_dir: str, grace_s: int) -> Launch:
             chosen = survival.choose(facts)
     if chosen.mode == "C":
         chosen = survival.choose(units.with_rules(tools, facts))
-    token = secrets.token_hex(8)
+    token = os.urandom(8).hex()
     pid = launch.detach(role, job_dir, {_TOLD: _words(token, _launched(chosen))})
     hooks.reached("reserve.launched")
     return _ready(job_dir, pid, token)
@@ -73,7 +73,7 @@ def try_out(role: str, folder: str) -> Tuple[Survival, str]:
     facts = units.probe(tools)
     chosen, wrong = survival.choose(facts), ""
     if chosen.mode in ("A", "B"):
-        unit = units.unit_name(role, folder, secrets.token_hex(8))
+        unit = units.unit_name(role, folder, os.urandom(8).hex())
         _write_order(folder, {"role": role, "env": launch.own_environment(os.environ)})
         wrong = units.run(tools, chosen.mode, unit, boot_argv("unit", folder), 0)
         if not wrong or not _removed(os.path.join(folder, names.ORDER)):
@@ -141,7 +141,7 @@ class _Start:
 
 def _in_unit(tools: units.Tools, wanted: _Start) -> Launch:
     """The keeper in a unit of its own; raises `_NoUnit` when there is none and will be none, `Refused` as `start`."""
-    token = secrets.token_hex(8)
+    token = os.urandom(8).hex()
     unit = units.unit_name(wanted.role, wanted.job_dir, token)
     launched = lean.replace(_launched(wanted.chosen), unit=unit)
     env = dict(launch.own_environment(os.environ), **{_TOLD: _words(token, launched)})

@@ -12,10 +12,11 @@ from typing import Dict, Mapping, Optional, Tuple
 
 from aicrun.agent import cgroups, children
 from aicrun.agent.family import KEEPER_MARK, keeper_of
+from aicrun.agent.kept import Launch
 from aicrun.agent.process import boot_identity, send_signal
 from aicrun.agent.programs import boot_argv
 from aicrun.agent.pump import close_all_but
-from aicrun.agent.records import Launch, Unreadable, read_record
+from aicrun.agent.records import Unreadable, read_record
 from aicrun.wire import names
 
 _ERR_CAP_BYTES = 64 * 1024

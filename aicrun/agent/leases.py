@@ -8,7 +8,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import stat
 import time
 from typing import List, Optional, Tuple
@@ -141,7 +140,7 @@ def _existing(folder: LockFolder, uuid: str) -> Optional[int]:
 
 
 def _make(folder: LockFolder, uuid: str) -> None:
-    temporary = ".new-%s" % secrets.token_hex(8)
+    temporary = ".new-%s" % os.urandom(8).hex()
     flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         handle = os.open(temporary, flags, 0o600, dir_fd=folder.handle)

@@ -5,7 +5,6 @@ It must not touch a line of a person, follow a link, or believe anything it read
 
 import os
 import re
-import secrets
 import time
 from typing import Any, Dict, Tuple
 
@@ -172,7 +171,7 @@ def _read(home: Home) -> str:
 
 def _write(home: Home, text: str) -> None:
     path = home.notes_path()
-    temporary = "%s.%s.new" % (path, secrets.token_hex(6))
+    temporary = "%s.%s.new" % (path, os.urandom(6).hex())
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(handle, "wb") as stream:

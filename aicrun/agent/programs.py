@@ -5,6 +5,7 @@ import shutil
 import sys
 from typing import Dict, Tuple
 
+from aicrun.agent.digest import bundle_root
 from aicrun.agent.environment import environment
 from aicrun.agent.home import Home
 from aicrun.agent.refused import Refused
@@ -61,11 +62,6 @@ def shell_argv(text: str, shell: str, path: str) -> Tuple[str, ...]:
     if bash:
         return (bash, "-eo", "pipefail", "-c", text)
     return (shutil.which("sh", path=path) or "/bin/sh", "-e", "-c", text)
-
-
-def bundle_root() -> str:
-    """The folder this agent was unpacked into: it holds `boot.py` and the package."""
-    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def boot_argv(*arguments: str) -> Tuple[str, ...]:

@@ -1,20 +1,16 @@
 """Small JSON records on disk: whole or absent, durable, private. It must not know what a record means.
 
 Two ways to write: `write_record` replaces, `place_once` never does. What a keeper must be able to write on a full
-disk is reserved beforehand (`Reserved`). The agent's own record kinds stand at the end; shared ones are in `wire`.
+disk is reserved beforehand (`Reserved`). The agent's own kinds of records are in `kept.py`; shared ones are in `wire`.
 """
 
 import errno
 import os
-import secrets
 import time
-from typing import Any, Callable, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Optional, Type, TypeVar
 
-from aicrun.wire import lean
 from aicrun.wire.codec import WireError, dump, from_json, load
-from aicrun.wire.facts import BootIdentity
-from aicrun.wire.jobs import SCHEMA, Limits, Retry
-from aicrun.wire.launched import Launched
+from aicrun.wire.names import SCHEMA
 
 T = TypeVar("T")
 
@@ -223,7 +219,7 @@ def _is_gone(folder: str) -> bool:
 
 
 def _written(path: str, raw: bytes) -> str:
-    temporary = "%s.%s.new" % (path, secrets.token_hex(6))
+    temporary = "%s.%s.new" % (path, os.urandom(6).hex())
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         _write_all(handle, raw)
@@ -251,83 +247,3 @@ def _linked(temporary: str, path: str) -> bool:
         return False
     sync_folder(os.path.dirname(path))
     return True
-
-
-@lean.dataclass(frozen=True)
-class Launch:
-    """Who keeps a job now, durable before it does anything: its process, its agent, and what it could get.
-
-    `role` is `keeper` or `again` (a keeper that only uploads again); `mode` is A to D as `launched` tells it in full;
-    `token` is of the start it came from.
-    """
-
-    role: str
-    pid: int
-    ticks: int
-    boot: BootIdentity
-    agent: str
-    python: str
-    mode: str
-    subreaper: bool
-    pidfd: bool
-    at: float
-    schema: int = SCHEMA
-    token: str = ""
-    launched: Optional[Launched] = None
-
-
-@lean.dataclass(frozen=True)
-class Supervision:
-    """Fields of a spec that were changed while the job lived: the words as written and what they mean.
-
-    `retry` None: by an older client, the rule of the request stays.
-    """
-
-    supervision: Any
-    limits: Limits
-    by: str
-    at: float
-    schema: int = SCHEMA
-    retry: Optional[Retry] = None
-
-
-@lean.dataclass(frozen=True)
-class Pause:
-    """The pause before attempt number `attempt` of `most`, after `cause`; `began_s` is boot-time seconds.
-
-    It is open until a step of that attempt is on record.
-    """
-
-    attempt: int
-    most: int
-    cause: str
-    pause_s: float
-    began_s: float
-    schema: int = SCHEMA
-
-
-@lean.dataclass(frozen=True)
-class StuckProcess:
-    """A process that SIGKILL did not end, by identity."""
-
-    pid: int
-    ticks: int
-
-
-@lean.dataclass(frozen=True)
-class Stuck:
-    """Processes that a stop could not end; those that still live are a job's `leftover_pids`."""
-
-    processes: Tuple[StuckProcess, ...]
-    boot: BootIdentity
-    at: float
-    schema: int = SCHEMA
-
-
-@lean.dataclass(frozen=True)
-class Mark:
-    """A person's word about a job (`forgotten`), write-once."""
-
-    by: str
-    at: float
-    schema: int = SCHEMA

@@ -10,9 +10,10 @@ from typing import Any, Dict, List, Optional, Tuple
 from aicrun.agent import history, log_files, outlook, overdue, stall
 from aicrun.agent.evidence import Known, gather, limits_of, next_attempt
 from aicrun.agent.home import Home
+from aicrun.agent.kept import Launch
 from aicrun.agent.launch import keeper_words
 from aicrun.agent.process import boot_identity
-from aicrun.agent.records import Launch, NewerRecord, Unreadable, read_json, read_record
+from aicrun.agent.records import NewerRecord, Unreadable, read_json, read_record
 from aicrun.agent.state import Place, StepSeen, place
 from aicrun.wire import names
 from aicrun.wire.codec import replace

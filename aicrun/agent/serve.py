@@ -4,15 +4,16 @@ The table below is all that can be asked. A no is data; what nobody expected is 
 and place, never with its text, which may hold what is private. It must not know what a call does.
 """
 
+import gc
 import importlib
 import os
 import sys
 import time
-import traceback
 from typing import IO, Any, Callable, Dict, Optional, Tuple
 
 from aicrun import __version__
 from aicrun.agent import bodies
+from aicrun.agent.digest import agent_digest, bundle_root
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.records import NewerRecord, Unreadable
 from aicrun.agent.refused import Refused
@@ -98,6 +99,9 @@ def _converse(source: IO[bytes], replies: IO[bytes]) -> Optional[Home]:
                 return home
             answer, data, home = _answer(home, call, body, payload)
             write_reply(replies, marker, answer, data)
+            if call != "hello":
+                # The room of the first question is loaded: from here on what lives long must not grow.
+                gc.enable()
     except (ConnectionEnded, BrokenPipeError):
         return home
     except WireError as error:
@@ -144,19 +148,13 @@ def hello(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, A
 
     Raises `Refused` (protocol_mismatch) when no version is common, or the client means another agent than this one.
     """
-    # Only the first call of a connection needs these.
-    import socket
-
-    from aicrun.agent.digest import agent_digest
-    from aicrun.agent.programs import bundle_root
-
     protocol = _common(body.get("protocol"))
     digest: str = agent_digest(bundle_root())
     wanted = bodies.text(body, "digest", "")
     if wanted and wanted != digest:
         raise Refused("protocol_mismatch", "this agent is not the one that was sent", {"have": digest, "sent": wanted})
     told = {"protocol": protocol, "digest": digest, "version": __version__, "host_id": home.host_id}
-    return dict(told, python="%d.%d.%d" % sys.version_info[:3], hostname=socket.gethostname()), b""
+    return dict(told, python="%d.%d.%d" % sys.version_info[:3], hostname=os.uname().nodename), b""
 
 
 def _common(offered: Any) -> int:
@@ -175,6 +173,9 @@ def _refusal(error: Refused) -> Dict[str, Any]:
 
 
 def _place(error: BaseException) -> str:
+    # Imported here: it is dear, and mostly nothing goes wrong.
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     return "%s:%d" % (os.path.basename(frames[-1].filename), frames[-1].lineno or 0) if frames else "?"
 

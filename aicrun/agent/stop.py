@@ -10,7 +10,8 @@ from typing import Any, Dict, Optional, Tuple
 from aicrun.agent import bodies, decide, jobs, launch
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
-from aicrun.agent.records import FULL, Supervision, Unreadable, give_room, read_record, write_record
+from aicrun.agent.kept import Supervision
+from aicrun.agent.records import FULL, Unreadable, give_room, read_record, write_record
 from aicrun.wire import names
 from aicrun.wire.jobs import JobReport, JobRequest, Limits, StopIntent
 

@@ -14,8 +14,9 @@ from aicrun.agent import children, evidence, family, hooks, launch, left_groups,
 from aicrun.agent.ending_tree import STUCK_AFTER_S
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
+from aicrun.agent.kept import Stuck, StuckProcess
 from aicrun.agent.process import Proc, boot_identity
-from aicrun.agent.records import Stuck, StuckProcess, Unreadable, place_once, read_record, write_record
+from aicrun.agent.records import Unreadable, place_once, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names
 from aicrun.wire.jobs import End, StopIntent

@@ -7,7 +7,6 @@ must not know jobs.
 import json
 import os
 import re
-import tempfile
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from aicrun.agent.home import Home
@@ -111,7 +110,8 @@ def _place(path: str, raw: bytes) -> None:
     # Without fsync: a loss of power may leave a wrong content, which laying out detects by its hash.
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".put-", dir=folder)
+    temporary = os.path.join(folder, ".put-" + os.urandom(8).hex())
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(raw)

@@ -6,11 +6,10 @@ import time
 from typing import Any, Dict, List, Tuple
 
 from aicrun.agent import build, cards, drains, facts, jobs, keepers, launch, machine, notes
-from aicrun.agent.digest import agent_digest
+from aicrun.agent.digest import agent_digest, bundle_root
 from aicrun.agent.holders import with_holders
 from aicrun.agent.home import Home
 from aicrun.agent.process import boot_identity
-from aicrun.agent.programs import bundle_root
 from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
 from aicrun.wire.codec import to_json

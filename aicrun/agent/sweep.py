@@ -10,10 +10,11 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from aicrun.agent import cgroups, keepers, launch, left_groups, vault
+from aicrun.agent.digest import bundle_root
 from aicrun.agent.home import Home
+from aicrun.agent.kept import Launch
 from aicrun.agent.process import boot_identity
-from aicrun.agent.programs import bundle_root
-from aicrun.agent.records import Launch, Unreadable, read_json, read_record
+from aicrun.agent.records import Unreadable, read_json, read_record
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import Decision, End, JobRequest
 

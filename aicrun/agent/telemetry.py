@@ -13,7 +13,8 @@ from aicrun.agent import cards, hooks, launch, outlook, process
 from aicrun.agent.family import KEEPER_MARK
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed, open_home
-from aicrun.agent.records import Launch, Unreadable, make_private, read_json, read_record
+from aicrun.agent.kept import Launch
+from aicrun.agent.records import Unreadable, make_private, read_json, read_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import lean, names
 from aicrun.wire.codec import dump

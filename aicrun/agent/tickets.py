@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import re
-import secrets
 import stat
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
@@ -101,7 +100,7 @@ def take(folder: LockFolder, words: Words) -> Held:
     try:
         _check_counts(read(folder), os.geteuid())
         words = lean.replace(words, since_s=now_s())
-        temporary = ".t-%s" % secrets.token_hex(8)
+        temporary = ".t-%s" % os.urandom(8).hex()
         handle = os.open(temporary, os.O_RDONLY | _NEW, 0o600, dir_fd=folder.handle)
         try:
             os.fchmod(handle, 0o644)
@@ -191,7 +190,7 @@ def _link(folder: LockFolder, old: str, new: str) -> None:
 
 
 def _written(folder: LockFolder, words: Words) -> str:
-    name = ".w-%s" % secrets.token_hex(8)
+    name = ".w-%s" % os.urandom(8).hex()
     handle = os.open(name, os.O_WRONLY | _NEW, 0o600, dir_fd=folder.handle)
     try:
         os.fchmod(handle, 0o644)

@@ -6,7 +6,8 @@ It must not act. A broken file counts as no wish, for a keeper must not fall ove
 import os
 from typing import Dict, Optional, Tuple, Type, TypeVar
 
-from aicrun.agent.records import Supervision, Unreadable, read_record
+from aicrun.agent.kept import Supervision
+from aicrun.agent.records import Unreadable, read_record
 from aicrun.wire import names
 from aicrun.wire.jobs import JobRequest, Limits, Retry, StopIntent
 

@@ -18,7 +18,9 @@ ARGV = ("python3", "-I", "-S", "-c", ONE_LINER)
 SHELL_REPLACED = 97
 
 _SCRIPT = r"""
-import json, os, sys
+import gc, json, os, sys
+# Nothing of what is imported is ever garbage.
+gc.disable()
 ASKED = json.loads(%(asked)r)
 
 def tell(word, **facts):
@@ -28,7 +30,7 @@ def tell(word, **facts):
 
 def line_of(path):
     try:
-        with open(path, encoding="ascii", errors="replace") as stream:
+        with open(path, errors="replace") as stream:
             return stream.readline(200).strip().lower()
     except OSError:
         return ""
@@ -37,14 +39,13 @@ def is_id(text):
     return len(text) == 32 and set(text) <= set("0123456789abcdef") and text != "0" * 32
 
 def host_id(folder):
-    import secrets
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id", os.path.join(folder, "host-id")):
         if is_id(line_of(path)):
             return line_of(path)
     kept = os.path.join(folder, "host-id")
-    fresh = "%%s.%%s" %% (kept, secrets.token_hex(6))
+    fresh = "%%s.%%s" %% (kept, os.urandom(6).hex())
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-        stream.write(secrets.token_hex(16) + "\n")
+        stream.write(os.urandom(16).hex() + "\n")
         stream.flush()
         os.fsync(stream.fileno())
     try:
@@ -126,8 +127,9 @@ def begin():
     os.chdir("/")
     sys.argv = [os.path.join(target, "boot.py"), "serve"]
     sys.path[:0] = [target]
-    import runpy
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    # Imported, not run as a file: then what Python compiled when it was unpacked is used.
+    import boot
+    sys.exit(boot.main(sys.argv[1:]))
 
 begin()
 """

@@ -4,7 +4,6 @@ It must not read files: callers hand in bytes. Every format here is frozen by go
 version number in front, never a new meaning of an old one.
 """
 
-import hashlib
 import json
 from typing import Any, Dict, Iterable, Tuple
 
@@ -15,6 +14,9 @@ ENV_KEY_VERSION = "1"
 
 def sha256(raw: bytes) -> str:
     """64 hex digits of the SHA-256 of `raw`."""
+    # Imported here: it loads a library of its own, and most calls of an agent hash nothing.
+    import hashlib
+
     return hashlib.sha256(raw).hexdigest()
 
 

@@ -8,9 +8,9 @@ from typing import Any, Dict, Optional, Tuple
 
 from aicrun.wire import lean
 from aicrun.wire.launched import Launched
+from aicrun.wire.names import SCHEMA as SCHEMA
 from aicrun.wire.seen import Checkpoints, Event, InLine
 
-SCHEMA = 1
 STEPS = ("setup", "preflight", "command", "upload")
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from aicrun.agent import store, sweep
 from aicrun.agent.home import Home
+from aicrun.agent.kept import Launch
 from aicrun.agent.process import boot_identity
-from aicrun.agent.records import Launch, write_record
+from aicrun.agent.records import write_record
 from aicrun.wire import names
 from aicrun.wire.jobs import Decision, End, JobRequest
 
