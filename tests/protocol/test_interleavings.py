@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from protocol.network import RUN, Client, Host, Network, stand_ins, without
-from protocol.test_counterexamples import HIGHER_IS_WITHDRAWN, START
+from protocol.world import HIGHER_IS_WITHDRAWN, START
 
 from aicrun.agent import decide
 from aicrun.errors import HostRefused, HostUnreachable
