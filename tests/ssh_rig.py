@@ -65,15 +65,16 @@ class Sshd:
         self.config = folder / "sshd_config"
         self.config.write_text("\n".join(lines) + "\n")
         self.process: subprocess.Popen[bytes] | None = None
+        self._argv = [SSHD, "-D", "-e", "-f", str(self.config)]
 
     def start(self, argv: list[str] | None = None) -> Sshd:
-        """Begin to listen; `argv` starts it another way than by itself."""
+        """Begin to listen; `argv` starts it another way than by itself, from now on."""
         if os.getuid() == 0:
             # Where the package's daemon parts its privileges; it is not made before a system's own sshd ran.
             Path("/run/sshd").mkdir(exist_ok=True)
-        argv = argv or [SSHD, "-D", "-e", "-f", str(self.config)]
+        self._argv = argv or self._argv
         with (self.folder / "sshd.log").open("ab") as log:
-            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=log)
+            self.process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stderr=log)
         until(self._listens)
         return self
 

@@ -11,22 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ssh_rig import SSHD, Sshd
+from ssh_ways import CHOSEN, WAYS, laid
 from support import P38, end_processes_with
 
 from aicrun.hosts.agent_backend import AgentBackend
 from aicrun.hosts.local import LocalTransport
-from aicrun.hosts.openssh import OpenSshTransport
-from aicrun.hosts.ssh import FabricTransport
-from aicrun.hosts.ssh_route import VARIABLE, ask, target_of
+from aicrun.hosts.ssh_route import VARIABLE
 from aicrun.hosts.transport import Transport
 from aicrun.wire.jobs import Client, JobRequest
 
 PYTHONS = {"system": "", **({"3.8": str(P38.parent)} if P38 else {})}
 RUN_ID = "00000000000000bb"
-# Every way in; ssh is real, over loopback.
-LOCAL, FABRIC, OPENSSH = "local", "fabric", "openssh"
-WAYS = (LOCAL, FABRIC, OPENSSH)
+# Every way in; ssh is real, over loopback, one of them in every run as an ordinary user of a host with Python 3.8.
+LOCAL = "local"
+OVER_SSH = tuple(dict.fromkeys((*CHOSEN, "fabric-user-3.8")))
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,14 @@ class Account:
     # A job is found by its id all over the machine: no two suites that run at once may share one.
     prefix: str = field(default_factory=lambda: secrets.token_hex(6))
 
+    @property
+    def is_root(self) -> bool:
+        """True where what it says counts for everybody on the machine."""
+        return os.getuid() == 0 and (self.way == LOCAL or not WAYS[self.way].is_user)
+
     def transport(self) -> Transport:
         """The way to reach this machine that is tried."""
-        if self.way == LOCAL:
-            return LocalTransport("here", self.env)
-        route = ask(target_of("here"))
-        return FabricTransport("here", route) if self.way == FABRIC else OpenSshTransport("here", route)
+        return LocalTransport("here", self.env) if self.way == LOCAL else WAYS[self.way].transport("box")
 
     def request(self, number: int = 1, **changes: Any) -> JobRequest:
         """The request of job `number` (its last digits) of the run `sft-run`."""
@@ -66,35 +66,28 @@ class Account:
 
 
 @contextmanager
-def reached(way: str, folder: Path, env: dict[str, str]) -> Iterator[Account]:
-    """An account whose sessions have the environment `env`, reached by `way`; over ssh with a daemon of its own."""
+def reached(way: str, env: dict[str, str]) -> Iterator[Account]:
+    """An account reached by `way`: over ssh one of its host, here one whose sessions have the environment `env`."""
     if way == LOCAL:
         yield Account(Path(env["HOME"]), env)
         return
-    if not SSHD:
-        pytest.skip("no sshd on this machine: apt-get install openssh-server")
-    daemon = Sshd(folder / "sshd", env=env)
     before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = str(daemon.write_client("here"))
-    try:
-        daemon.start()
-        yield Account(Path(env["HOME"]), env, way)
-    finally:
-        daemon.close()
-        os.environ.pop(VARIABLE) if before is None else os.environ.update({VARIABLE: before})
+    with laid(WAYS[way]) as host:
+        os.environ[VARIABLE] = str(host.config)
+        try:
+            yield Account(host.home, {}, way)
+        finally:
+            os.environ.pop(VARIABLE) if before is None else os.environ.update({VARIABLE: before})
 
 
-@pytest.fixture(params=[*sorted(PYTHONS), FABRIC, OPENSSH])
+@pytest.fixture(params=[*sorted(PYTHONS), *OVER_SSH])
 def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]:
     """An account on this machine, its agent on each interpreter and each way in; what it started is gone afterwards."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     path = os.pathsep.join(filter(None, (PYTHONS.get(request.param, ""), "/usr/bin", "/bin")))
-    env = {"HOME": str(home), "PATH": path}
-    way = request.param if request.param in WAYS else LOCAL
-    if way == LOCAL:
-        env["AICRUN_HIDDEN_TOKEN"] = "hunter2hunter2"
-    with reached(way, tmp_path, env) as found:
+    env = {"HOME": str(home), "PATH": path, "AICRUN_HIDDEN_TOKEN": "hunter2hunter2"}
+    with reached(request.param if request.param in WAYS else LOCAL, env) as found:
         yield found
     end_processes_with(f"HOME={home}\0")
 

@@ -388,7 +388,7 @@ def test_a_drained_machine_says_so_refuses_a_start_and_takes_it_again(
     assert backend.survey(Question(cards=False)).drain is None
     found = backend.drain(True, "moving house", "ana@laptop")
     assert found.drain is not None
-    assert (found.drain.why, found.drain.by, found.drain.everybody) == ("moving house", "ana@laptop", True)
+    assert (found.drain.why, found.drain.by, found.drain.everybody) == ("moving house", "ana@laptop", account.is_root)
     assert backend.survey(Question(cards=False)).drain is not None
     request = account.request(command=("true",))
     with refusal("drained"):

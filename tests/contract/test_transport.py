@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contract.conftest import LOCAL, WAYS, Account, reached
+from contract.conftest import LOCAL, OVER_SSH, Account, reached
 from support import until
 
 from aicrun.errors import HostUnreachable
@@ -17,10 +17,10 @@ from aicrun.hosts.local import carried, system_python
 ALL_BYTES = bytes(range(256)) * 4096
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=[LOCAL, *OVER_SSH])
 def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]:
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    with reached(request.param, tmp_path, env) as found:
+    with reached(request.param, env) as found:
         yield found
 
 

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 from ssh_rig import SSHD, Sshd
+from ssh_ways import CHOSEN, FABRIC, OPENSSH, WAYS, Host, Way, laid
 
-from aicrun.hosts.openssh import OpenSshTransport
-from aicrun.hosts.ssh import FabricTransport
-from aicrun.hosts.ssh_route import VARIABLE, Target, ask
+from aicrun.hosts.ssh_route import VARIABLE
 from aicrun.hosts.transport import Transport
-
-FABRIC, OPENSSH = "fabric", "openssh"
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +38,19 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
     found.close()
 
 
+@pytest.fixture(params=CHOSEN)
+def way(request: pytest.FixtureRequest) -> Way:
+    """Each way that goes through whole suites, in turn."""
+    return WAYS[request.param]
+
+
+@pytest.fixture
+def host(way: Way) -> Iterator[Host]:
+    """A machine `box`, reached by that way."""
+    with laid(way) as found:
+        yield found
+
+
 def over(carrier: str, alias: str = "box") -> Transport:
     """The transport to `alias` over one certain carrier."""
-    route = ask(Target(alias))
-    if carrier == FABRIC:
-        return FabricTransport(alias, route, tuple(ask(jump) for jump in route.jumps))
-    return OpenSshTransport(alias, route)
+    return WAYS[carrier].transport(alias)

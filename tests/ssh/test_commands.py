@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from integration.project import Project
-from ssh.conftest import OPENSSH
 from ssh_rig import Sshd
-from support import Person, end_processes_with, processes_with, until
+from ssh_ways import OPENSSH, Host
+from support import Person, processes_with, until
 
 from aicrun.hosts.ssh_route import VARIABLE
 
@@ -22,23 +21,27 @@ class Far:
     """A person with a project, and a machine `box` whose home is another one."""
 
     project: Project
-    home: Path
-    daemon: Sshd
+    host: Host
+
+    @property
+    def home(self) -> Path:
+        """Of the account there."""
+        return self.host.home
+
+    @property
+    def daemon(self) -> Sshd:
+        """What listens there."""
+        return self.host.daemon
 
 
 @pytest.fixture
-def far(daemon: Sshd, carrier: str, tmp_path: Path) -> Iterator[Far]:
+def far(host: Host, tmp_path: Path) -> Far:
     client = tmp_path / "client"
     client.mkdir(mode=0o700)
-    person = Person(client)
-    project = Project(person)
+    project = Project(Person(client))
     (project.folder / "machines.yaml").write_text("version: 1\nmachines:\n  - {name: box, ssh: box}\n")
-    # Anything that only OpenSSH understands makes it the carrier.
-    more = f"HostKeyAlias [127.0.0.1]:{daemon.port}" if carrier == OPENSSH else ""
-    person.env[VARIABLE] = str(daemon.write_client(extra=more))
-    home = tmp_path / "home"
-    yield Far(project, home, daemon)
-    end_processes_with(f"HOME={home}\0")
+    project.person.env[VARIABLE] = str(host.config)
+    return Far(project, host)
 
 
 def test_a_run_from_the_plan_to_its_checkpoint(far: Far) -> None:
@@ -73,9 +76,9 @@ def test_a_run_outlives_the_connection_and_is_stopped_later(far: Far) -> None:
     assert far.project.run("wait", "quick").returncode == 11
 
 
-def test_doctor_names_the_carrier(far: Far, carrier: str) -> None:
+def test_doctor_names_the_carrier(far: Far) -> None:
     done = far.project.run("doctor", "box")
-    assert f"by {'OpenSSH' if carrier == OPENSSH else 'fabric'}" in done.stdout, done.stdout + done.stderr
+    assert f"by {'OpenSSH' if far.host.way.carrier == OPENSSH else 'fabric'}" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_short_command_and_its_exit_code(far: Far) -> None:
@@ -126,7 +129,7 @@ def test_a_shell_where_the_run_works(far: Far) -> None:
     far.project.run("stop", "quick", "--yes", "--grace", "0s")
 
 
-@pytest.mark.parametrize("carrier", [OPENSSH], indirect=True)
+@pytest.mark.parametrize("way", [OPENSSH], indirect=True)
 def test_nothing_is_left_in_tmp(far: Far) -> None:
     """A socket and a configuration lie there while a command runs; a killed one's are taken away by the next."""
     shared = far.project.person.env[VARIABLE]

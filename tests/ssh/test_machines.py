@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from integration.project import Project
-from ssh_rig import Sshd
-from support import Person, end_processes_with
+from ssh_ways import Host
+from support import Person
 
 from aicrun.hosts.ssh_route import VARIABLE
 
 
 @pytest.fixture
-def person(daemon: Sshd, tmp_path: Path) -> Iterator[Person]:
+def person(host: Host, tmp_path: Path) -> Person:
     client = tmp_path / "client"
     client.mkdir(mode=0o700)
     found = Person(client)
-    found.env[VARIABLE] = str(daemon.folder / "ssh_config")
-    yield found
-    end_processes_with(f"HOME={tmp_path / 'home'}\0")
+    found.env[VARIABLE] = str(host.config)
+    return found
 
 
 def file_of(person: Person) -> Path:
     return person.home / ".config/aicrun/machines.yaml"
 
 
-def test_from_an_offer_to_a_run_and_out_again(person: Person, daemon: Sshd, tmp_path: Path) -> None:
+def test_from_an_offer_to_a_run_and_out_again(person: Person, host: Host) -> None:
     project = Project(person)
     project.write(command="python3 work.py 60")
-    (daemon.folder / "more").write_text("Host other *.lan\n  HostName 127.0.0.2\nMatch host x\n  User y\n")
-    config = daemon.folder / "ssh_config"
-    config.write_text(f"Include {daemon.folder}/more\n" + config.read_text())
-    assert json.loads(project.run("machines", "add", "--json").stdout)["aliases"] == ["other", "box"]
+    (host.config.parent / "more").write_text("Host other *.lan\n  HostName 127.0.0.2\nMatch host x\n  User y\n")
+    host.config.write_text(f"Include {host.config.parent}/more\n" + host.config.read_text())
+    offered = json.loads(project.run("machines", "add", "--json").stdout)["aliases"]
+    assert offered == ["other", "box", *host.way.hops]
 
     asked = project.run("machines", "add", "box")
     assert (asked.returncode, "Nobody can be asked" in asked.stderr, file_of(person).exists()) == (3, True, False)
@@ -49,18 +47,18 @@ def test_from_an_offer_to_a_run_and_out_again(person: Person, daemon: Sshd, tmp_
     left = json.loads(project.run("machines", "remove", "box", "--clean", "--yes", "--json").stdout)["left"]
     assert left["running"] == ["quick"]
     assert "~/.local/state/aicrun" in [folder for folder, _ in left["folders"]]
-    assert (tmp_path / "home/.local/state/aicrun").exists()
+    assert (host.home / ".local/state/aicrun").exists()
 
 
-def test_what_does_not_answer_is_not_written_unless_it_is_wished(person: Person, daemon: Sshd) -> None:
-    daemon.close()
+def test_what_does_not_answer_is_not_written_unless_it_is_wished(person: Person, host: Host) -> None:
+    host.daemon.close()
     refused = person.run("machines", "add", "box", "--yes")
     assert (refused.returncode, "AIC-E504" in refused.stderr, file_of(person).exists()) == (6, True, False)
     assert person.run("machines", "add", "box", "--untried", "--yes").returncode == 0
     assert "no answer" in person.run("machines").stdout
 
 
-def test_down_and_up(person: Person, daemon: Sshd) -> None:
+def test_down_and_up(person: Person) -> None:
     file_of(person).parent.mkdir(parents=True)
     text = (
         "# ours\nversion: 1\nmachines:\n  - name: box  # by the window\n    ssh: box\n  - {name: here, local: true}\n"

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ssh.conftest import OPENSSH
 from ssh.relay import Relay
-from ssh_rig import Sshd
-from support import Person, end_processes_with, until
+from ssh_ways import Way, laid
+from support import Person, until
 
 from aicrun.hosts.ssh_route import VARIABLE
 
@@ -30,21 +29,23 @@ class Far:
 
 
 @pytest.fixture
-def far(daemon: Sshd, carrier: str, tmp_path: Path) -> Iterator[Far]:
-    client, there = tmp_path / "client", tmp_path / "home/data"
-    for folder in (client, there):
-        folder.mkdir(mode=0o700)
-    person, relay = Person(client), Relay(daemon.port)
-    more = f"  HostKeyAlias [127.0.0.1]:{relay.port}\n" if carrier == OPENSSH else ""
-    config = daemon.folder / "ssh_config"
-    config.write_text(config.read_text().replace(f"Port {daemon.port}", f"Port {relay.port}") + more)
-    known = daemon.folder / "known_hosts"
-    known.write_text(known.read_text().replace(f":{daemon.port}", f":{relay.port}"))
-    person.env[VARIABLE] = str(config)
+def far(way: Way, tmp_path: Path) -> Iterator[Far]:
+    client = tmp_path / "client"
+    client.mkdir(mode=0o700)
     (client / "machines.yaml").write_text("version: 1\nmachines:\n  - {name: box, ssh: box}\n")
-    yield Far(person, relay, there)
-    relay.close()
-    end_processes_with(f"HOME={tmp_path / 'home'}\0")
+    person, relays = Person(client), []
+
+    def relayed(port: int) -> int:
+        relays.append(Relay(port))
+        return relays[0].port
+
+    with laid(way, relayed) as host:
+        there = host.home / "data"
+        there.mkdir(mode=0o700)
+        host.give(there)
+        person.env[VARIABLE] = str(host.config)
+        yield Far(person, relays[0], there)
+        relays[0].close()
 
 
 def content(path: Path) -> str:
@@ -100,17 +101,17 @@ def test_nothing_is_replaced_unasked(far: Far) -> None:
     assert other.read_text() == "mine"
 
 
-@pytest.mark.parametrize("way", ["push", "pull"])
-def test_a_cut_transfer_goes_on_where_it_stopped(far: Far, way: str) -> None:
+@pytest.mark.parametrize("direction", ["push", "pull"])
+def test_a_cut_transfer_goes_on_where_it_stopped(far: Far, direction: str) -> None:
     size = 24 * 1024 * 1024
     here, there = far.person.home / "big", far.there / "big"
-    (here if way == "push" else there).write_bytes(os.urandom(size))
-    words = ("push", str(here), f"box:{there}") if way == "push" else ("pull", f"box:{there}", str(here))
+    (here if direction == "push" else there).write_bytes(os.urandom(size))
+    words = ("push", str(here), f"box:{there}") if direction == "push" else ("pull", f"box:{there}", str(here))
     far.run("exec", "box", "--", "true")
     far.relay.budget = size // 2
     code, said = far.run(*words)
     assert code == 6, said
-    assert not (there if way == "push" else here).exists()
+    assert not (there if direction == "push" else here).exists()
     far.relay.heal()
     before = far.relay.passed
     code, said = far.run(*words)
