@@ -31,7 +31,7 @@ def attend(home: Home, known: Known) -> bool:
         return False
     job_dir = home.job_dir(known.record.job_id)
     limits = limits_of(known, job_dir)
-    if limits.max_duration_s is None or not family.on_this_boot(start) or _age_s(start) <= limits.max_duration_s:
+    if limits.max_duration_s is None or not family.on_this_boot(start) or ran_s(start) <= limits.max_duration_s:
         return False
     try:
         mine = place_once(os.path.join(job_dir, names.STOP), StopIntent(BY, limits.grace_s, time.time()))
@@ -71,6 +71,6 @@ def _command(known: Known) -> Optional[StepStart]:
     return next((step.start for step in known.evidence.steps if step.step == "command" and step.exit is None), None)
 
 
-def _age_s(start: StepStart) -> float:
-    """How long the command runs, by the kernel's own clock: nobody can set it."""
+def ran_s(start: StepStart) -> float:
+    """How long a step of this boot runs, by the kernel's own clock: nobody can set it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start.ticks / float(os.sysconf("SC_CLK_TCK"))

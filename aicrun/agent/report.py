@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import history, log_files, outlook, overdue, stall
+from aicrun.agent import family, history, log_files, outlook, overdue, stall
 from aicrun.agent.evidence import Known, gather, limits_of, next_attempt
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Launch
@@ -17,7 +17,7 @@ from aicrun.agent.records import NewerRecord, Unreadable, read_json, read_record
 from aicrun.agent.state import Place, StepSeen, place
 from aicrun.wire import names
 from aicrun.wire.codec import replace
-from aicrun.wire.jobs import Client, End, JobReport, JobRequest, RunRecord, StepExit, StepReport, StopIntent
+from aicrun.wire.jobs import Client, End, JobReport, JobRequest, RunRecord, StepExit, StepReport, StepStart, StopIntent
 from aicrun.wire.launched import Launched
 
 
@@ -88,7 +88,8 @@ def _with_stall(home: Home, report: JobReport, known: Known, now: float) -> JobR
     folder = home.step_dir(report.job_id, known.evidence.attempt, "command")
     if limit_s is None:
         return report
-    silent_s = stall.silent_s(folder, known.record.checkpoints, start.started_at, now)
+    ran_s = overdue.ran_s(start) if family.on_this_boot(start) else None
+    silent_s = stall.silent_s(folder, known.record.checkpoints, start.started_at, now, ran_s)
     return replace(report, stalled_s=round(silent_s, 1), stall_limit_s=limit_s) if silent_s >= limit_s else report
 
 
@@ -167,11 +168,16 @@ def _step(step: StepSeen, folder: str, kept: bool, now: float) -> StepReport:
         step.step,
         state,
         pid=step.start.pid if step.start is not None and state == "running" else 0,
-        age_s=_age(now, step.start.started_at) if step.start is not None else None,
+        age_s=_step_age(step.start, now, state == "running") if step.start is not None else None,
         exit=step.exit,
         log_bytes=log.total if log is not None else 0,
         log_dropped_bytes=log.dropped + log_files.fallen_out(log) if log is not None else 0,
     )
+
+
+def _step_age(start: StepStart, now: float, is_running: bool) -> float:
+    # Whatever the wall clock was set to since it began.
+    return overdue.ran_s(start) if is_running and family.on_this_boot(start) else _age(now, start.started_at)
 
 
 def _lost_detail(home: Home, known: Known, where: Place) -> str:

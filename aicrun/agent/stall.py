@@ -5,7 +5,7 @@ A run may be silent for good reasons; nothing here may end, slow or judge it.
 
 import os
 import time
-from typing import Callable
+from typing import Callable, Optional
 
 from aicrun.agent import outlook
 from aicrun.agent.history import note
@@ -17,10 +17,11 @@ LOOK_S = 1.0
 _FILES = (names.LOG, names.LOG_TAIL, names.LOG_STATE)
 
 
-def silent_s(folder: str, checkpoints: str, since: float, now: float) -> float:
+def silent_s(folder: str, checkpoints: str, since: float, now: float, ran_s: Optional[float] = None) -> float:
     """For how long neither the log in a step's `folder` nor the `checkpoints` folder (empty: none) grew.
 
-    At most since `since`, the step's start; all by this host's clock, never below zero.
+    At most since `since`, the step's start; all by this host's clock, never below zero. `ran_s`: how long the step
+    runs by a clock that nobody sets. Where the two differ the clock was set meanwhile, and the shorter silence is told.
     """
     newest = max([since] + [_changed_at(os.path.join(folder, name)) for name in _FILES])
     seen = outlook.checkpoints(checkpoints, now)
@@ -28,7 +29,8 @@ def silent_s(folder: str, checkpoints: str, since: float, now: float) -> float:
         # The folder itself: what was put there with an old time of its own is new all the same.
         newest = max(newest, _changed_at(checkpoints))
         newest = max(newest, now - seen.newest_age_s if seen.newest_age_s is not None else 0.0)
-    return max(0.0, now - newest)
+    set_s = now - since - ran_s if ran_s is not None else 0.0
+    return max(0.0, min(now - newest, now - newest - set_s))
 
 
 class Watch:
@@ -39,7 +41,7 @@ class Watch:
         self._folder = folder
         self._checkpoints = checkpoints
         self._limits = limits
-        self._since = time.time()
+        self._since, self._began = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
         self._due = 0.0
         self._told = False
 
@@ -52,7 +54,8 @@ class Watch:
         every_s = min(15.0, limit_s / 10.0)
         if now < self._due:
             return min(LOOK_S, every_s)
-        silent = silent_s(self._folder, self._checkpoints, self._since, time.time())
+        ran = time.clock_gettime(time.CLOCK_BOOTTIME) - self._began
+        silent = silent_s(self._folder, self._checkpoints, self._since, time.time(), ran)
         if silent >= limit_s and not self._told:
             note(self._job_dir, "stalled", detail=silence_words(silent, limit_s))
         elif silent < limit_s and self._told:

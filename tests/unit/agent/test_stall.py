@@ -39,6 +39,16 @@ def test_a_clock_that_was_set_back_is_no_silence(tmp_path: Path) -> None:
     assert silent_s(str(tmp_path), "", NOW + 3000, NOW) == 0
 
 
+def test_a_clock_that_was_set_ahead_is_no_silence_either(tmp_path: Path) -> None:
+    """It runs for 900 s by a clock that nobody sets, and the log grew 40 s ago."""
+    (tmp_path / names.LOG).touch()
+    aged(tmp_path / names.LOG, 86_440)
+    assert silent_s(str(tmp_path), "", NOW - 87_300, NOW, ran_s=900) == 40
+    aged(tmp_path / names.LOG, 40)
+    assert silent_s(str(tmp_path), "", NOW - 87_300, NOW, ran_s=900) == 0
+    assert silent_s(str(tmp_path), "", NOW - 900, NOW, ran_s=900) == 40
+
+
 def test_a_checkpoint_deep_below_and_one_with_an_old_time_of_its_own_count(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     deep = kept / "step-1" / "weights"
