@@ -151,6 +151,8 @@ def _in_unit(tools: units.Tools, wanted: _Start) -> Launch:
     hooks.reached("reserve.launched")
     try:
         return _from_unit(wanted.job_dir, token, wrong)
+    except _NoUnit as error:
+        raise _NoUnit(units.not_executed(wanted.chosen.mode, unit, argv[0], tools) or str(error)) from error
     finally:
         for path in _orders(wanted.job_dir):
             _removed(path)

@@ -225,6 +225,16 @@ def result(mode: str, unit: str, tools: Tools) -> str:
     return "its unit %s ended with %s (status %s)" % (unit, told["Result"], told.get("ExecMainStatus", "?"))
 
 
+def not_executed(mode: str, unit: str, program: str, tools: Tools) -> str:
+    """The words for a unit whose `program` systemd could not execute; "" when that was not it, or is not told."""
+    scope = ("--user",) if mode == "B" else ()
+    said = tools.ask("systemctl", *scope, "--no-ask-password", "show", "--property=ExecMainStatus", unit)
+    if "ExecMainStatus=203" not in said.printed.split():
+        return ""
+    hint = "where SELinux is enforcing, ausearch -m avc -ts recent tells what it denied"
+    return "systemd could not execute %s in its unit (203/EXEC); %s" % (program, hint)
+
+
 def forget_failed(mode: str, unit: str, tools: Tools) -> None:
     """Let systemd forget a unit of ours that failed; one that it does not know any more is no error."""
     scope = ("--user",) if mode == "B" else ()

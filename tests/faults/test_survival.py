@@ -74,6 +74,18 @@ def test_a_tool_that_fails_costs_the_mode_and_not_the_run(host: Host, tool: str,
     assert not silent or host.calls.read_text().splitlines()[-1].startswith(tool)
 
 
+def test_a_unit_that_may_execute_nothing_is_told_with_where_to_look(host: Host) -> None:
+    """As on an enforcing SELinux: the unit failed with a bare code, and an older systemd-run said that all was well."""
+    version = "echo 'systemd 239 (239-82.el8_10.3)'"
+    host.tool("systemctl", f'case "$*" in *ExecMainStatus*) echo ExecMainStatus=203;; *) {version};; esac')
+    for body in ("echo 'Job for it failed, see journalctl -xe' >&2; exit 1", "exit 0"):
+        host.tool("systemd-run", body)
+        job_id = host.rig.start(f"denied-{len(body)}", "true")
+        told = host.launched(job_id)
+        assert (told.mode, "could not execute" in told.why, "ausearch" in told.why) == ("C", True, True), told.why
+        host.rig.ended(job_id)
+
+
 def test_a_failing_tool_is_seen_also_where_nobody_hears_of_children(host: Host) -> None:
     """Whoever started the agent ignored SIGCHLD, which is inherited: every child seems to end with 0."""
     host.rig.env["AICRUN_TEST_TAKEN_S"] = "600"
