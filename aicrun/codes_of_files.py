@@ -207,4 +207,8 @@ AIC-W213 a command that detaches itself
   aicrun already outlives the connection. What detaches by tmux, screen, nohup … & or setsid -f ends the command at
   once, and its exit code is lost.
   | command: python train.py
+AIC-W214 a wrapper that hides the output or the exit code
+  conda run holds back all output until the end, and releases of it ended with 0 whatever the program did. The run has
+  the exit code of the command as it is written.
+  | command: /opt/conda/envs/x/bin/python train.py
 """

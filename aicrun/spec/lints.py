@@ -33,6 +33,9 @@ _EXPANDED = re.compile(r"(?<!\$)\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*[}:])|^~(?:/|\Z)
 
 _ACTIVATE = re.compile(r"(?:conda|mamba|micromamba)\s+activate\b|(?<![\w/.-])(?:source|\.)\s+[^\s;&|]*activate\b")
 _PIP = re.compile(r"(?<![\w/.-])(?<!uv )(?:python3?\s+-m\s+)?pip3?\s+install\b|(?:conda|mamba)\s+install\b")
+_WRAPPER = re.compile(
+    r"(?<![\w/.-])(?:conda|mamba)\s+run\b(?![^\n;&|]{0,300}(?:--no-capture-output|--live-stream|\s-s\s))"
+)
 _TORCHRUN = re.compile(r"(?<![\w./-])torchrun\b|-m\s+torch\.distributed\.(?:run|launch)\b")
 _PORT_GIVEN = re.compile(r"--standalone|--rdzv[-_]endpoint|--master[-_]port|AICRUN_PORT")
 _CUDA = re.compile(r"\bcuda:(\d{1,6})\b")
@@ -188,6 +191,12 @@ _OF_COMMANDS = (
     _first(_PIP, "AIC-W202", '"{}" at every start of the job', "let setup do it: setup: {packages: […]}"),
     _first(_ASKS, "AIC-W207", '"{}" may ask, and a job has no keyboard', "give the answer as a flag or a variable"),
     _first(_HIDES, "AIC-W211", '"{}" at the end hides a failure', "let the training be the last word of the command"),
+    _first(
+        _WRAPPER,
+        "AIC-W214",
+        '"{}" keeps the output to itself, and releases of it ended with 0 whatever failed',
+        "add --no-capture-output, or name the environment's own python",
+    ),
     _first(
         _DETACHES, "AIC-W213", '"{}" detaches, and the exit code is lost', "remove it: the run outlives the connection"
     ),

@@ -29,6 +29,8 @@ CONFIGS = "ssh/test_configs.py::"
 FAULTS = "ssh/test_faults.py::"
 COMMANDS = "ssh/test_commands.py::"
 CUTS = "ssh/test_cuts.py::"
+ODD = "ssh/test_odd_machines.py::"
+BARE = ODD + "test_where_nothing_may_be_executed_and_tools_are_missing_a_run_goes_its_way"
 REPORTS = "cases/diagnostics/reports/"
 ENVIRONMENT = "unit/agent_work/test_environment.py::"
 NOT_HEARD = SHELLS + "test_a_shell_that_runs_nothing_is_told_with_its_first_lines"
@@ -53,7 +55,9 @@ HOSTS: dict[str, Row] = {
         (REPORTS + "c14-activate.yaml", CANNOT_RUN, ENVIRONMENT + "test_it_does_not_vary_but_for_the_port"),
         gap="a plan that looks for the first word of the command: setup may bring it, so it comes with setup",
     ),
-    "C16": Row("a wrapper hid the exit code", (CODES,), gap="a lint for wrappers that are known to"),
+    "C16": Row(
+        "a wrapper hid the exit code", (CODES, REPORTS + "c16-conda-run.yaml", REPORTS + "c16-conda-run-through.yaml")
+    ),
     "C17": Row(
         "what works by hand failed: Include, Match, hops, agents",
         (
@@ -121,30 +125,46 @@ HOSTS: dict[str, Row] = {
     "C31": Row("a pid of before the reboot was a stranger's", (RECYCLED, RECYCLED_KEEPER, RESTARTED, CONTAINER_PIDS)),
     "C33": Row(
         "a clock that was ahead ended a job",
-        (CLOCK_BACK, SWEEP + "test_a_clock_that_was_set_makes_no_young_log_old"),
-        gap="a whole host with another clock",
+        (
+            ODD + "test_a_clock_that_is_wrong_and_jumps_ends_nothing_and_makes_nothing_old",
+            "unit/agent/test_stall.py::test_a_clock_that_was_set_ahead_is_no_silence_either",
+            CLOCK_BACK,
+            SWEEP + "test_a_clock_that_was_set_makes_no_young_log_old",
+        ),
     ),
     "C34": Row("a Windows host", (SHELLS + "test_a_windows_host_is_recognised_and_nothing_is_started",)),
-    "C35": Row("no flock, setsid or timeout on the host", gap="a host without them"),
+    "C35": Row("no flock, setsid or timeout on the host", (BARE,)),
     "C36": Row(
         "without a tool to lock, one path went on",
-        ("unit/agent/test_home.py::test_a_file_system_without_hard_links_is_refused",),
-        gap="a host whose kernel refuses the lock",
+        (
+            "faults/test_odd_hosts.py::test_where_the_kernel_gives_no_lock_nothing_starts_on_any_path",
+            "unit/agent/test_home.py::test_a_file_system_without_hard_links_is_refused",
+        ),
     ),
-    "C37": Row("a temporary folder where nothing may be executed", gap="a whole run there"),
+    "C37": Row("a temporary folder where nothing may be executed", (BARE,)),
     "C39": Row(
         "a python older than the helper",
         (
             "unit/hosts/test_bootstrap.py::test_an_old_python_says_so_instead_of_a_syntax_error",
+            ODD + "test_an_old_python_with_an_older_one_beside_it_is_told",
             FAULTS + "test_no_python_there",
         ),
-        gap="python 2.7 alone",
     ),
-    "C41": Row("a service manager that may execute nothing in a home", (TOOL_FAILS,), gap="code 203 and its hint"),
+    "C41": Row(
+        "a service manager that may execute nothing in a home",
+        (
+            "faults/test_survival.py::test_a_unit_that_may_execute_nothing_is_told_with_where_to_look",
+            TOOL_FAILS,
+        ),
+        not_here="an enforcing SELinux",
+    ),
     "C42": Row(
         "quotes were lost before the shell over there",
-        (ENVIRONMENT + "test_a_value_reaches_the_job_exactly_as_typed", EVERY_SHELL),
-        gap="a whole run over ssh",
+        (
+            ODD + "test_what_the_spec_says_reaches_one_shell_byte_for_byte",
+            ENVIRONMENT + "test_a_value_reaches_the_job_exactly_as_typed",
+            EVERY_SHELL,
+        ),
     ),
     "C44": Row(
         "caches in a folder that cannot be written",

@@ -22,6 +22,7 @@ from faults.test_stop import WILD, script, tree
 from support import until
 
 from aicrun.wire import names
+from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import Limits
 from aicrun.wire.status import Status, status_of
 
@@ -144,6 +145,22 @@ def test_what_it_could_not_get_is_recorded(rig: Rig, name: str) -> None:
     assert launch["subreaper"] is (name == "signals by descriptor not permitted")
     assert launch["pidfd"] is (name == "no ctypes" and asked.stdout == b"True\n")
     rig.ended(job)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_where_the_kernel_gives_no_lock_nothing_starts_on_any_path(rig: Rig, number: int) -> None:
+    """Neither with a card nor without one, at once or in two steps; it is not gone on without the lock."""
+    rig.env["AICRUN_TEST_LOCKS"] = str(rig.home / "locks")
+    forbids(rig, number, "lock")
+    card = ("GPU-11111111-2222-3333-4444-555555555555",)
+    for confirm in (True, False):
+        for cards in ((), card):
+            request = rig.request("locked-run", f"echo began > {rig.home}/began", cards=cards)
+            with pytest.raises(Refusal) as refusal:
+                rig.call("reserve", request=to_json(request), confirm=confirm)
+            assert (refusal.value.token, os.strerror(number) in str(refusal.value)) == ("no_lock", True), refusal.value
+    assert rig.call("jobs")["reports"] == []
+    assert not (rig.home / "began").exists()
 
 
 def _python(rig: Rig, argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 /* Runs a program on a host that forbids some calls, as many containers do: `seccomp ERRNO WHAT PROGRAM ARGS...`.
- * WHAT: `all` (subreaper, pidfd_open, pidfd_send_signal) or `send` (pidfd_send_signal alone). */
+ * WHAT: `all` (subreaper, pidfd_open, pidfd_send_signal), `send` (pidfd_send_signal alone) or `lock` (flock alone). */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,10 +17,14 @@ int main(int count, char **args) {
     if (count < 4) return 64;
     unsigned int no = SECCOMP_RET_ERRNO | (unsigned int)atoi(args[1]);
     unsigned int open_no = strcmp(args[2], "all") ? SECCOMP_RET_ALLOW : no;
+    unsigned int lock_no = strcmp(args[2], "lock") ? SECCOMP_RET_ALLOW : no;
+    unsigned int send_no = lock_no == no ? SECCOMP_RET_ALLOW : no;
     struct sock_filter rules[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_SEND, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, no),
+        BPF_STMT(BPF_RET | BPF_K, send_no),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_flock, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, lock_no),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_OPEN, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, open_no),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_prctl, 0, 3),
