@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -162,15 +164,17 @@ def test_a_start_file_that_gets_in_the_way(daemon: Sshd, carrier: str, start_fil
     assert error.code == code
 
 
-def test_no_python_there(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
-    """A host without any python3: they are taken out of its own view of the disk."""
-    hidden = Sshd(tmp_path / "hidden", env={"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"})
-    upper = tmp_path / "upper"
+@contextmanager
+def another_python(daemon: Sshd, folder: Path, then: str) -> Iterator[Path]:
+    """`box` without any python3 in its own view of the disk, but what the shell words `then` put there; its home."""
+    hidden = Sshd(folder / "hidden", env={"HOME": str(folder / "home"), "PATH": "/usr/bin:/bin"})
+    upper = folder / "upper"
     upper.mkdir()
     hide = (
         f"mount -t tmpfs none {upper} && mkdir {upper}/u {upper}/w && "
         f"mount -t overlay none -o lowerdir=/usr/bin,upperdir={upper}/u,workdir={upper}/w /usr/bin && "
-        "rm -f /usr/bin/python3 /usr/bin/python3.*"
+        f"cd /usr/bin && mkdir {upper}/kept && mv $(readlink -f python3) {upper}/kept/python && "
+        f"rm -f python3 python3.* && {then}"
     )
     if subprocess.run(["unshare", "-m", "sh", "-c", hide], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here: a root of this machine's own is needed")
@@ -178,10 +182,43 @@ def test_no_python_there(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
     (hidden.folder / "known_hosts").write_text(hidden.known())
     hidden.start(["unshare", "-m", "sh", "-c", f"{hide} && exec {SSHD} -D -e -f {hidden.config}"])
     try:
-        error = fault(over(carrier))
+        yield folder / "home"
     finally:
         hidden.close()
+
+
+def test_no_python_there(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
+    with another_python(daemon, tmp_path, "true"):
+        error = fault(over(carrier))
     assert (error.code, error.message) == ("AIC-E510", "box has no python3")
+
+
+def older(folder: Path, version: str) -> Path:
+    """A program that is that python3: the real one where it is at hand, else one that answers as it would."""
+    real = next((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python{version}"), None)
+    answers = f"import sys; sys.version_info = (3, {version[-1]}, 9); exec(sys.argv[1])"
+    call = f'{real} "$@"' if real else f'{folder}/upper/kept/python -I -S -c "{answers}" "$4"'
+    found = folder / "old"
+    found.write_text(f"#!/bin/sh\nexec {call}\n")
+    found.chmod(0o755)
+    return found
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.7"])
+def test_a_python_that_is_too_old(daemon: Sshd, carrier: str, tmp_path: Path, version: str) -> None:
+    with another_python(daemon, tmp_path, f"cp {older(tmp_path, version)} python3") as home:
+        error = fault(over(carrier))
+    assert (error.code, f"is {version}." in error.message) == ("AIC-E510", True), words(error)
+    assert "3.8 or newer" in words(error)
+    assert list(home.iterdir()) == []
+
+
+def test_a_newer_python_behind_one_that_is_too_old_is_found(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
+    newer = f"mount -t tmpfs none /usr/local/bin && ln -s {tmp_path}/upper/kept/python /usr/local/bin/python3"
+    with another_python(daemon, tmp_path, f"cp {older(tmp_path, '3.7')} python3 && {newer}"):
+        backend = AgentBackend(over(carrier))
+        assert isinstance(backend.notes(), str)
+        backend.close()
 
 
 def test_a_home_that_cannot_be_written(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
