@@ -69,7 +69,7 @@ from aicrun.spec.diagnostics import Diagnostic
 from aicrun.spec.folders import config_folder, state_folder
 from aicrun.spec.load import Loaded as Loaded
 from aicrun.spec.load import find_inventory, find_specs, load_inventory, load_run, local_inventory
-from aicrun.spec.model import Inventory, RunSpec
+from aicrun.spec.model import RunSpec
 from aicrun.wire.codec import to_json
 from aicrun.wire.facts import Card as Card
 from aicrun.wire.jobs import Client
@@ -107,7 +107,6 @@ def open_session(
     """
     env = os.environ if env is None else env
     path = find_inventory(machines, env, os.path.abspath(folder), config_folder(env))
-    inventory: Inventory
     inventory, warnings = load_inventory(path) if path else (local_inventory(), ())
     session = Session(inventory, connect, Ledger(os.path.join(state_folder(env), "ledger.db")), _client())
     try:
@@ -145,12 +144,13 @@ def plan(
     specs: tuple[RunSpec, ...],
     options: Options | None = None,
     excepted: tuple[str, ...] = (),
+    offline: bool = False,
 ) -> Planned:
-    """What would happen to `specs` now. Looks at every machine and changes nothing."""
+    """What would happen to `specs` now, or as the machines were last seen (`offline`, for reading). Changes nothing."""
     aside = [session.inventory.file] if session.inventory.file else []
     snapshots = {spec.name: taken for spec in specs if (taken := _snapshot.take(spec, aside)) is not None}
     wanted = tuple(_wanted(session, spec, snapshots.get(spec.name)) for spec in specs)
-    return _planned(session, wanted, snapshots, options or Options(), excepted)
+    return _planned(session, wanted, snapshots, options or Options(), excepted, offline)
 
 
 def _planned(
@@ -159,9 +159,10 @@ def _planned(
     snapshots: Mapping[str, _snapshot.Snapshot],
     options: Options,
     excepted: tuple[str, ...],
+    offline: bool = False,
 ) -> Planned:
     specs = tuple(item.spec for item in wanted)
-    fleet = _survey.survey(session, specs, excepted)
+    fleet = _survey.offline(session, excepted) if offline else _survey.survey(session, specs, excepted)
     return Planned(_decide(wanted, fleet, options), wanted, snapshots, excepted)
 
 

@@ -67,20 +67,30 @@ def code_of(plan: api.Plan, applying: bool) -> Exit:
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILES]...")
 @click.option("-o", "out", metavar="FILE", type=FILE, default="", help="Save the plan, to apply exactly it later.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when the plan would change something.")
+@click.option("--offline", is_flag=True, help="Ask no machine: plan with how each was last seen. Not to be applied.")
 @with_wishes
 @with_machines
 @with_json
 @click.pass_obj
 def plan_command(
-    screen: Screen, /, files: tuple[str, ...], out: str, detailed_exitcode: bool, machines: str, **wishes: object
+    screen: Screen,
+    /,
+    files: tuple[str, ...],
+    out: str,
+    detailed_exitcode: bool,
+    offline: bool,
+    machines: str,
+    **wishes: object,
 ) -> int:
     """Show what apply would do, every machine's verdict, and why. Changes nothing. FILES default to run.yaml."""
     wanted = Wishes(**wishes)  # type: ignore[arg-type]  # click gives the fields their types
+    if out and offline:
+        raise UsageError("AIC-E006", "an --offline plan cannot be applied, so that -o does not save it")
     paths = files or ("run.yaml",)
     loaded = wanted.load(screen, paths)
     with api.open_session(machines, folder_of(paths)) as (session, warnings):
         screen.err([*as_lines(warnings), ""] if warnings else [])
-        planned = api.plan(session, loaded.specs, wanted.options, wanted.excepted)
+        planned = api.plan(session, loaded.specs, wanted.options, wanted.excepted, offline)
     code = code_of(planned.plan, applying=False)
     if out and code is Exit.DONE:
         api.save(planned, out)

@@ -1,4 +1,4 @@
-"""The ledger: this client's own note of which machine it asked to run what. A cache, never the truth.
+"""The ledger: this client's own note of which machine it asked to run what, and how each looked. Never the truth.
 
 Losing it changes no answer: hosts are asked. It tells a later `apply` which machine a silent run may lie on, and
 which half-made reservation of a killed client is still to be withdrawn.
@@ -24,6 +24,16 @@ CREATE TABLE IF NOT EXISTS starts (
 );
 CREATE INDEX IF NOT EXISTS starts_of_run ON starts (run, at);
 """
+# Came later; a version that does not know it leaves it alone.
+_SEEN = """
+CREATE TABLE IF NOT EXISTS seen (
+  machine TEXT NOT NULL, reach TEXT NOT NULL, reading TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (machine, reach)
+);
+"""
+
+
+# One row of values, or many rows that are written together.
+_Values = tuple[object, ...] | list[tuple[object, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,18 @@ class Ledger:
         """Machines that may hold `run` as far as this client knows."""
         return tuple(dict.fromkeys(start.machine for start in self.starts(run) if start.step != "withdrawn"))
 
+    def remember(self, seen: dict[tuple[str, str], str]) -> None:
+        """Keep how machines looked just now: (name, how it is reached) to its reading as text; the last one counts."""
+        now = time.time()
+        rows: list[tuple[object, ...]] = [(machine, reach, reading, now) for (machine, reach), reading in seen.items()]
+        self._run("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", rows)
+
+    def remembered(self) -> dict[tuple[str, str], tuple[str, float]]:
+        """(name, how it is reached) to the last reading as text and its age in seconds, by this client's clock."""
+        rows = self._run("SELECT machine, reach, reading, at FROM seen", ())
+        now = time.time()
+        return {(machine, reach): (reading, max(0.0, now - at)) for machine, reach, reading, at in rows}
+
     def drop(self, job_id: str) -> None:
         """Forget one job: it was deleted on its host."""
         self._run("DELETE FROM starts WHERE job_id = ?", (job_id,))
@@ -76,11 +98,11 @@ class Ledger:
             self._base.close()
             self._base = None
 
-    def _run(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    def _run(self, statement: str, values: _Values) -> list[tuple[Any, ...]]:
         with self._lock:
             return [] if self._unusable else self._answered(statement, values)
 
-    def _answered(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    def _answered(self, statement: str, values: _Values) -> list[tuple[Any, ...]]:
         try:
             return self._once(statement, values)
         except sqlite3.OperationalError as error:
@@ -96,9 +118,11 @@ class Ledger:
         except (sqlite3.Error, OSError) as error:
             return self._go_without(str(error))
 
-    def _once(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    def _once(self, statement: str, values: _Values) -> list[tuple[Any, ...]]:
         base = self._opened()
         with base:
+            if isinstance(values, list):
+                return base.executemany(statement, values).fetchall()
             return base.execute(statement, values).fetchall()
 
     def _opened(self) -> sqlite3.Connection:
@@ -114,6 +138,7 @@ class Ledger:
                 raise sqlite3.OperationalError(f"it was written by a newer aicrun (version {version})")
             if version == 0:
                 base.executescript(_TABLE + f"PRAGMA user_version = {_SCHEMA};")
+            base.executescript(_SEEN)
             self._base = base
         return self._base
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from aicrun.errors import AicrunError, HostUnreachable
@@ -13,7 +14,8 @@ from aicrun.hosts.backend import Backend, Question
 from aicrun.lifecycle.session import Session
 from aicrun.plan.ask import paths_to_ask
 from aicrun.plan.model import Fleet, MachineView
-from aicrun.spec.model import Machine, RunSpec
+from aicrun.spec.model import LocalReach, Machine, RunSpec
+from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import HostReading
 
 # First contact unpacks and compiles the agent; a warm one answers in well under a second.
@@ -83,8 +85,56 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
     alone = heard[asked[0].name].error if len(session.inventory.machines) == 1 and asked else None
     if alone is not None and not isinstance(alone, HostUnreachable):
         raise alone
-    views = tuple(_view(machine, heard.get(machine.name), excepted) for machine in session.inventory.machines)
-    return Fleet(views, session.inventory.file, session.inventory.digest, session.client.user)
+    _remember(session, heard)
+    remembered = _remembered(session) if len(heard) > sum(item.answer is not None for item in heard.values()) else {}
+    views = (_view(machine, heard.get(machine.name), excepted) for machine in session.inventory.machines)
+    known = tuple(_with_memory(view, remembered.get(view.machine.name)) for view in views)
+    return Fleet(known, session.inventory.file, session.inventory.digest, session.client.user)
+
+
+def offline(session: Session, excepted: tuple[str, ...] = ()) -> Fleet:
+    """All machines as this client saw them last; nobody is asked. One that was never seen is silent."""
+    for name in excepted:
+        session.machine(name)
+    remembered = _remembered(session)
+    views = []
+    for machine in session.inventory.machines:
+        last = remembered.get(machine.name)
+        if machine.name in excepted or machine.down:
+            views.append(_view(machine, None, excepted))
+        elif last is None:
+            views.append(MachineView(machine, "silent", why="never seen by this client"))
+        else:
+            views.append(MachineView(machine, "remembered", last[0], seen=last[0], seen_age_s=last[1]))
+    return Fleet(tuple(views), session.inventory.file, session.inventory.digest, session.client.user, offline=True)
+
+
+def _remember(session: Session, heard: dict[str, Heard[HostReading]]) -> None:
+    far = [
+        item for item in heard.values() if item.answer is not None and not isinstance(item.machine.reach, LocalReach)
+    ]
+    rows = {(item.machine.name, repr(item.machine.reach)): json.dumps(to_json(item.answer)) for item in far}
+    if rows:
+        session.ledger.remember(rows)
+
+
+def _remembered(session: Session) -> dict[str, tuple[HostReading, float]]:
+    """The last reading of each machine and its age; what another version wrote and nobody can read is left out."""
+    found = {}
+    kept = session.ledger.remembered()
+    for machine in session.inventory.machines:
+        text, age_s = kept.get((machine.name, repr(machine.reach)), ("", 0.0))
+        try:
+            found[machine.name] = (from_json(HostReading, json.loads(text)), age_s)
+        except (ValueError, WireError):
+            continue
+    return found
+
+
+def _with_memory(view: MachineView, last: tuple[HostReading, float] | None) -> MachineView:
+    if view.state != "silent" or last is None:
+        return view
+    return replace(view, seen=last[0], seen_age_s=last[1])
 
 
 def _view(machine: Machine, heard: Heard[HostReading] | None, excepted: tuple[str, ...]) -> MachineView:

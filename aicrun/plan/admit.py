@@ -103,7 +103,15 @@ def _no_answer(view: MachineView) -> Iterator[Rejection]:
         why = words.harmless(view.why) or "this way to reach a machine is not supported yet"
         yield Rejection("unsupported", "an answer", "not asked", True, why)
     else:
-        yield Rejection("silent", "an answer", "none", False, words.harmless(view.why) or "no answer")
+        yield Rejection("silent", "an answer", "none", False, silence(view))
+
+
+def silence(view: MachineView) -> str:
+    """Why a machine gave no answer, and how it looked when it gave its last."""
+    told = words.harmless(view.why) or "no answer"
+    if view.seen is None or view.seen_age_s is None:
+        return told
+    return f"{told}; last seen {words.ago(view.seen_age_s)} with {words.models(view.seen.cards)}"
 
 
 def _drained(_machine: Machine, reading: HostReading, _need: Need) -> Iterator[Rejection]:

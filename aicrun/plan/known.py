@@ -67,7 +67,7 @@ def known_of(fleet: Fleet) -> Known:
         fleet,
         {run: tuple(found) for run, found in records.items()},
         {view.machine.name: view for view in fleet.machines},
-        tuple(view for view in fleet.machines if view.state not in ("answered", "down", "excepted")),
+        tuple(view for view in fleet.machines if view.reading is None and view.state not in ("down", "excepted")),
         tuple(unreadable),
         {run: tuple(found) for run, found in facts.items()},
     )

@@ -100,25 +100,29 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    """A machine as the survey saw it: `state` is `answered`, `silent`, `down`, `excepted` or `unsupported`.
+    """A machine as the survey saw it: `state` is `answered`, `silent`, `down`, `excepted`, `unsupported`, `remembered`.
 
-    `reading` is there when it answered; `why` tells what happened otherwise, in words.
+    `reading` is there when it answered, and in an offline plan when it was `remembered`; `why` tells what happened
+    otherwise, in words. `seen` is how one that does not answer looked `seen_age_s` ago, by this client's ledger.
     """
 
     machine: Machine
     state: str
     reading: HostReading | None = None
     why: str = ""
+    seen: HostReading | None = None
+    seen_age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All machines as observed at one moment, in inventory order."""
+    """All machines as observed at one moment, in inventory order; `offline`: as last seen, nobody was asked."""
 
     machines: tuple[MachineView, ...]
     inventory_file: str = ""
     inventory_digest: str = ""
     account: str = ""
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

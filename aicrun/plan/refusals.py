@@ -7,6 +7,7 @@ It must not decide when to refuse. Exit codes are those of the design's table: 4
 from __future__ import annotations
 
 from aicrun.plan import words
+from aicrun.plan.admit import silence
 from aicrun.plan.commands import of_run, typed
 from aicrun.plan.known import Found
 from aicrun.plan.model import Fleet, MachineView, Refusal, Wanted, Way
@@ -47,7 +48,7 @@ def silent(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet, would
     spec, first = wanted.spec, blocked[0]
     names = words.joined([view.machine.name for view in blocked])
     many = len(blocked) > 1
-    facts = [(view.machine.name, words.harmless(view.why) or "no answer") for view in blocked]
+    facts = [(view.machine.name, silence(view)) for view in blocked]
     answered = [view.machine.name for view in fleet.machines if view.state == "answered"]
     if answered:
         neither = {1: "it has no copy", 2: "neither has a copy"}.get(len(answered), "none has a copy")

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from aicrun.wire.facts import Drain
+from aicrun.wire.facts import Cards, Drain
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # Whole ANSI sequences (CSI, OSC, two-character ones) go first, so that their tails do not stay as text.
@@ -161,6 +161,15 @@ def card_model(text: str) -> str:
     while shown.lower().startswith(_VENDORS):
         shown = shown.split(" ", 1)[1]
     return cut(shown, NAME_CELLS)
+
+
+def models(found: Cards) -> str:
+    """`2 x RTX 3090 and RTX A6000`, or why there are none."""
+    if found.state == "unknown":
+        return "cards that could not be read"
+    each = [card_model(card.model) for card in found.cards]
+    told = [f"{each.count(one)} x {one}" if each.count(one) > 1 else one for one in dict.fromkeys(each)]
+    return joined(told) or "no card"
 
 
 def short(hexadecimal: str) -> str:

@@ -161,3 +161,25 @@ def test_a_run_is_replaced_on_another_machine_than_the_one_it_goes_on_on(fleet: 
     until(lambda: fleet.attic.starts())
     assert fleet.starts() == {"lab": 1, "attic": 1}
     assert "in progress on attic[0]" in fleet.apply(seconds=500)
+
+
+def test_a_silent_machine_is_told_as_it_was_last_seen_and_a_plan_may_ask_nobody(fleet: Fleet) -> None:
+    fleet.project.write("python3 work.py", "sft", "machine: {gpu: {vram: 8GiB}}\n")
+    never = fleet.project.run("plan", "--offline")
+    assert (never.returncode, "never seen by this client" in never.stdout) == (6, True), never.stdout
+    assert fleet.project.run("machines").returncode == 0
+    fleet.attic.sshd.close()
+    listed = fleet.project.run("machines").stdout
+    assert "last seen" in listed and "ago with RTX A6000" in listed
+    planned = fleet.project.run("plan")
+    assert planned.returncode == 6
+    assert "ago with RTX A6000" in " ".join(planned.stdout.split())
+    fleet.lab.sshd.close()
+    read = fleet.project.run("plan", "--offline")
+    assert read.returncode == 0, read.stdout + read.stderr
+    assert "start on lab[0]" in read.stdout
+    assert "Offline: no machine was asked, this is" in read.stdout
+    assert "aicrun apply" not in read.stdout
+    told = fleet.project.json("plan", "--offline")["fleet"]
+    assert (told["offline"], [one["state"] for one in told["machines"]]) == (True, ["remembered", "remembered"])
+    assert fleet.project.run("plan", "--offline", "-o", "plan.json").returncode == 3

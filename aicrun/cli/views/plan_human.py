@@ -14,7 +14,7 @@ from rich.text import Text
 from aicrun.cli.views.plan_page import Page, wrapped
 from aicrun.cli.views.plan_table import Table
 from aicrun.plan.model import FieldChange, Fleet, Plan, RunPlan, Sign, Way
-from aicrun.plan.words import cells, count, counted, cut, harmless
+from aicrun.plan.words import ago, cells, count, counted, cut, harmless, joined
 
 NOTE_LINES = 2
 STEP_VALUES = 15
@@ -245,6 +245,8 @@ def _add_closing(page: Page, plan: Plan, verbose: bool) -> None:
         )
     else:
         _add_counts(page, plan)
+    if plan.fleet.offline:
+        page.sentence(f"Offline: no machine was asked, this is {_last_seen(plan.fleet)}.", "yellow")
     _add_not_yet(page, plan)
     more = [Way("every card", f"aicrun plan {plan.runs[0].spec.file or 'run.yaml'} -v")] if folded else []
     page.ways([*more, *_ways(plan)])
@@ -268,12 +270,13 @@ def _table_is_long(page: Page, plan: Plan) -> bool:
 def _ways(plan: Plan) -> list[Way]:
     if len(plan.runs) == 1:
         item = plan.runs[0]
-        # What cannot be applied yet is not offered for applying.
-        return [way for way in item.ways if item.apply_refusal is None or not way.command.startswith("aicrun apply ")]
+        # What cannot be applied is not offered for applying.
+        shut = item.apply_refusal is not None or plan.fleet.offline
+        return [way for way in item.ways if not shut or not way.command.startswith("aicrun apply ")]
     file = plan.runs[0].spec.file or "run.yaml"
     refused = [item.run for item in plan.runs if item.sign is Sign.REFUSE]
     ways = [Way("why each", f"aicrun plan {file} -v")]
-    if any(item.apply_refusal is not None for item in plan.runs):
+    if plan.fleet.offline or any(item.apply_refusal is not None for item in plan.runs):
         return ways
     if refused and len(refused) < len(plan.runs):
         ways.append(Way("the rest", " ".join(["aicrun apply", file, *(f"--skip {run}" for run in refused[:4])])))
@@ -293,6 +296,14 @@ def _add_counts(page: Page, plan: Plan) -> None:
     if not plan.fleet.inventory_file:
         text += " No machines.yaml: this machine only."
     page.sentence(text)
+
+
+def _last_seen(fleet: Fleet) -> str:
+    """`lab as of 2h ago`; of many machines the newest and the oldest look."""
+    ages = [(view.seen_age_s, view.machine.name) for view in fleet.machines if view.seen_age_s is not None]
+    if len(ages) > 3:
+        ages = [min(ages), max(ages)]
+    return joined([f"{name} as of {ago(age_s)}" for age_s, name in ages]) or "no machine was ever seen"
 
 
 def _lives(item: RunPlan) -> bool:

@@ -21,6 +21,7 @@ from aicrun.plan.words import (
     duration,
     gib,
     harmless,
+    models,
     name,
     ordinal,
     size,
@@ -155,7 +156,11 @@ def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
     if reading is None:
         words = view.why if view.state in ("down", "excepted") else f"no answer: {harmless(view.why)}"
         text = cut(f"{head}{words}", screen.width, screen.mark)
-        return [text if view.state == "down" else styled("yellow", text)]
+        shown = [text if view.state == "down" else styled("yellow", text)]
+        if view.seen is not None and view.seen_age_s is not None:
+            last = f"last seen {ago(view.seen_age_s)} with {models(view.seen.cards)}"
+            shown.append(cut(f"{'':<12}{last}", screen.width, screen.mark))
+        return shown
     parts = [f"{name(reading.account)}@{name(reading.hostname)}"]
     if reading.cards.driver:
         parts.append(f"driver {harmless(reading.cards.driver)}")

@@ -124,3 +124,22 @@ def test_a_ledger_that_somebody_holds_makes_no_command_slow_and_says_so(tmp_path
     after = Ledger(str(path))
     assert [one.job_id for one in after.starts("sft-run")] == ["a" * 16]
     after.close()
+
+
+def test_it_remembers_how_a_machine_looked_last_and_forgets_another_way_to_reach_it(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger.db"))
+    ledger.remember({("lab", "ssh lab"): "{1}", ("attic", "ssh attic"): "{2}"})
+    ledger.remember({("lab", "ssh lab"): "{3}"})
+    seen = ledger.remembered()
+    assert {key: text for key, (text, _) in seen.items()} == {("lab", "ssh lab"): "{3}", ("attic", "ssh attic"): "{2}"}
+    assert all(0 <= age_s < 60 for _, age_s in seen.values())
+
+
+def test_a_ledger_that_was_made_before_it_remembered_machines_is_used_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "ledger.db")
+    Ledger(path).note("a" * 16, "sft-run", "lab", "started")
+    with sqlite3.connect(path) as base:
+        base.execute("DROP TABLE seen")
+    ledger = Ledger(path)
+    assert ledger.remembered() == {}
+    assert (ledger.machines_of("sft-run"), ledger.remark) == (("lab",), "")
