@@ -86,7 +86,7 @@ class Sshd:
         """End the daemon and every session of it."""
         if self.process is None:
             return
-        for pid in _below(self.process.pid):
+        for pid in below(self.process.pid):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -116,9 +116,10 @@ class Sshd:
         return path
 
 
-def _below(root: int) -> list[int]:
+def below(root: int) -> list[int]:
+    """Every process that descends from `root`, children after their own children."""
     found = []
     for path in Path(f"/proc/{root}/task/{root}").glob("children"):
         for word in path.read_text().split():
-            found += [*_below(int(word)), int(word)]
+            found += [*below(int(word)), int(word)]
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aicrun.plan.placeholders import fill, names_in
-from aicrun.plan.places import volumes
+from aicrun.plan.places import CACHES, volumes
 from aicrun.spec.model import Machine, RunSpec
 
 
@@ -17,6 +17,7 @@ def paths_to_ask(specs: Iterable[RunSpec], machine: Machine) -> tuple[str, ...]:
     values = {"machine.name": machine.name, "machine.data": machine.data}
     values["machine.cache"] = f"{machine.data}/cache" if machine.data else "~/.cache"
     found = {machine.data} if machine.data else set()
+    found |= {machine.env[name] for name in CACHES if machine.env.get(name, "").startswith("/")}
     for spec in specs:
         for written in volumes(spec):
             needs_data = "machine.data" in names_in(written) and not machine.data

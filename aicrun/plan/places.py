@@ -11,6 +11,8 @@ from aicrun.plan.placeholders import fill, names_in
 from aicrun.spec.model import Machine, RunSpec
 
 WORKSPACES = "~/aic-jobs"
+# Folders that every job has, wherever the spec or the machine says that they lie.
+CACHES = ("HF_HOME", "TORCH_HOME")
 
 
 def absolute(path: str, home: str) -> str:
@@ -58,7 +60,7 @@ def workspace_volume(spec: RunSpec) -> str:
 
 
 def volumes(spec: RunSpec) -> tuple[str, ...]:
-    """Every folder as written whose volume matters to the run: workspace, disk demand, checkpoints, file target."""
+    """Every folder as written whose volume matters: workspace, disk demand, checkpoints, file target, caches."""
     found = [workspace_volume(spec)]
     if spec.machine.disk is not None:
         found.append(spec.machine.disk.path)
@@ -67,6 +69,7 @@ def volumes(spec: RunSpec) -> tuple[str, ...]:
     upload = spec.checkpoints.upload
     if upload is not None and upload.scheme == "file":
         found.append(upload.to.partition(":")[2])
+    found += [spec.env[name] for name in CACHES if spec.env.get(name, "").startswith(("/", "${machine.data}"))]
     return tuple(dict.fromkeys(found))
 
 

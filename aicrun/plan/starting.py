@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aicrun.plan import records, refusals, words
+from aicrun.plan.cache_folders import cache_warnings
 from aicrun.plan.commands import typed
 from aicrun.plan.draft import RUN_ID, Site, draft, values_at
 from aicrun.plan.kept_cards import gone_warnings
@@ -105,7 +106,12 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         run_id=task.run_id,
         from_nothing=not task.continues,
         apply_refusal=_not_yet(wanted),
-        warnings=(*large_files(wanted), *survival_warnings(site), *gone_warnings(site.machine, site.reading)),
+        warnings=(
+            *large_files(wanted),
+            *cache_warnings(site, made),
+            *survival_warnings(site),
+            *gone_warnings(site.machine, site.reading),
+        ),
     )
 
 

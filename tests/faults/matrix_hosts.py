@@ -168,12 +168,18 @@ HOSTS: dict[str, Row] = {
     ),
     "C44": Row(
         "caches in a folder that cannot be written",
-        (ENVIRONMENT + "test_caches_are_always_set_below_data_or_in_the_home",),
-        gap="a warning of the plan",
+        (
+            "unit/plan/test_draft.py::test_cache_folders_that_cannot_serve_are_a_warning",
+            ENVIRONMENT + "test_caches_are_always_set_below_data_or_in_the_home",
+            FAULTS + "test_a_home_that_cannot_be_written",
+        ),
     ),
     "C46": Row(
         "half open, and waiting for ever",
-        ("unit/hosts/test_agent_link.py::test_silence_ends_at_the_deadline",),
-        gap="packets that are dropped in the middle of a command",
+        (
+            ODD + "test_a_connection_that_is_half_open_is_given_up_and_a_follower_goes_on_where_it_was",
+            "unit/hosts/test_agent_link.py::test_silence_ends_at_the_deadline",
+            FAULTS + "test_a_machine_that_swallows_packets",
+        ),
     ),
 }

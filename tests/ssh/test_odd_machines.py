@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 from integration.project import Project
 from ssh.test_faults import fault, words
-from ssh_rig import SSHD, Sshd
+from ssh_rig import SSHD, Sshd, below
 from support import Person, end_processes_with, until
 
 from aicrun.hosts.carriers import SshTransport
@@ -51,22 +53,43 @@ class Odd:
         (self.project.folder / "machines.yaml").write_text("version: 1\nmachines:\n  - {name: box, ssh: box}\n")
         self._daemon: Sshd | None = None
 
-    def start(self, first: str = "", env: dict[str, str] | None = None) -> None:
-        """Start it behind the shell words `first`, in a view of the disk of its own; skips where that cannot be."""
+    def start(self, first: str = "", env: dict[str, str] | None = None, extra: str = "") -> None:
+        """Start it, known to the client with `extra`, behind the shell words `first` in a view of the disk of its own.
+
+        Skips where there can be no such view.
+        """
         tried = ["unshare", "-m", "sh", "-c", f"{first} true"]
         if first and subprocess.run(tried, capture_output=True, check=False).returncode:
             pytest.skip("nothing can be mounted here: a root of this machine's own is needed")
         env = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", **(env or {})}
         self._daemon = Sshd(self.folder / "sshd", env=env)
-        self.person.env[VARIABLE] = str(self._daemon.write_client())
+        self.person.env[VARIABLE] = str(self._daemon.write_client(extra=extra))
         argv = ["unshare", "-m", "sh", "-c", f"{first} exec {SSHD} -D -e -f {self._daemon.config}"] if first else None
         self._daemon.start(argv)
+
+    def freeze(self) -> int:
+        """Let every connection that stands go quiet, as one whose packets are dropped; how many there were.
+
+        What they started goes on, and the machine takes new ones.
+        """
+        assert self._daemon is not None and self._daemon.process is not None
+        sessions = [pid for pid in below(self._daemon.process.pid) if _is_sshd(pid)]
+        for pid in sessions:
+            os.kill(pid, signal.SIGSTOP)
+        return len(sessions)
 
     def close(self) -> None:
         """End it and what runs on it."""
         if self._daemon is not None:
             self._daemon.close()
         end_processes_with(f"HOME={self.home}\0")
+
+
+def _is_sshd(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().startswith("sshd")
+    except OSError:
+        return False
 
 
 @pytest.fixture
@@ -127,6 +150,22 @@ def test_a_clock_that_is_wrong_and_jumps_ends_nothing_and_makes_nothing_old(odd:
         assert ("no output" in listed.stdout, "11d" in listed.stdout) == (False, False), listed.stdout
     assert odd.project.run("stop", "quick", "--yes", "--grace", "1s").returncode == 0
     assert odd.project.job()["status"] == "stopped"
+
+
+def test_a_connection_that_is_half_open_is_given_up_and_a_follower_goes_on_where_it_was(odd: Odd) -> None:
+    """Nothing says that the other side is gone; probes of the client find out, and the log has no gap."""
+    odd.start(extra="ServerAliveInterval 1\nServerAliveCountMax 2\nRekeyLimit 1G")
+    go_on = odd.home / "go-on"
+    lines = f"for i in $(seq 500); do echo line $i; done; until test -e {go_on}; do sleep 0.1; done; echo line 501"
+    odd.project.write(command=json.dumps(f"sh -c '{lines}'"))
+    assert odd.project.run("apply", "--yes").returncode == 0
+    following = odd.project.popen("logs", "-f", "quick", "--offset", "0")
+    assert following.stdout is not None
+    seen = [following.stdout.readline() for _ in range(500)]
+    assert odd.freeze()
+    go_on.touch()
+    out, err = following.communicate(timeout=120)
+    assert (following.returncode, seen + out.splitlines(True)) == (0, [f"line {i}\n" for i in range(1, 502)]), err
 
 
 HOSTILE = 'a\'b "c" $HOME ${LR} `id` * ? ! \\ ~ # & | ; < > ( ) { } % \t é 漢字 🦊 end'

@@ -255,3 +255,21 @@ def test_a_disk_in_the_home_is_recognised_in_the_reading() -> None:
     assert planned(wish(one), disks=(disk("/home/ana/big", 100),)).sign.value == "+"
     assert planned(wish(one), disks=(disk("~/big", 100),)).sign.value == "+"
     assert planned(wish(one), disks=(disk("/home/ana/big", 1),)).sign.value == "x"
+
+
+def test_cache_folders_that_cannot_serve_are_a_warning() -> None:
+    """Where they lie by themselves, where the spec puts them, and where the machine's owner does."""
+    closed = disk("/data", 100, writable=False)
+    by_itself = planned(wish(spec()), disks=(closed,)).warnings
+    assert by_itself == tuple(
+        f"{name} is /data/{folder}, which cannot be written on lab"
+        for name, folder in (("HF_HOME", "hf"), ("TORCH_HOME", "torch"))
+    )
+    odd = spec(env={"HF_HOME": "cache/hf", "TORCH_HOME": "/big/torch"})
+    no, other = planned(wish(odd), disks=(disk("/big/torch", 100, writable=False),)).warnings
+    assert no == "HF_HOME is cache/hf, no absolute path: each program would make its own in its folder"
+    assert other == "TORCH_HOME is /big/torch, which cannot be written on lab"
+    entry = machine("lab", env={"HF_HOME": "/shared/hf"})
+    assert paths_to_ask((odd,), entry) == ("/big/torch", "/data", "/shared/hf", "~/aic-jobs")
+    assert "/shared/hf" in planned(wish(spec()), entry, disks=(disk("/shared/hf", 1, writable=False),)).warnings[0]
+    assert planned(wish(spec()), disks=(disk("/data", 100),)).warnings == ()
