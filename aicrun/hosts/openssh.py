@@ -227,7 +227,7 @@ def _configuration(route: Route, folder: str) -> str:
     lines = [_STRICT.rstrip(), *(f"{key} {PLAIN_SESSION[key]}" for key in route.session)]
     if not route.connect_timeout_s:
         lines.append(f"ConnectTimeout {CONNECT_TIMEOUT_S}")
-    if not route.has_keepalive:
+    if not route.keepalive_s:
         lines += [f"ServerAliveInterval {KEEPALIVE_S}", "ServerAliveCountMax 3"]
     if not route.has_control_path:
         lines += ["ControlMaster auto", f"ControlPath {folder}/%C", f"ControlPersist {IDLE_S}"]

@@ -22,6 +22,7 @@ import paramiko
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults
 from aicrun.hosts.piped import STDERR_CAP_BYTES
+from aicrun.hosts.pulse import Pulse, heard_of
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_route import Route
@@ -84,19 +85,29 @@ class _Output(io.RawIOBase):
 
 
 class _Input(io.RawIOBase):
-    """The stdin of a channel as a raw stream."""
+    """The stdin of a channel as a raw stream; `is_left`: nobody waits any more for who does not take it."""
 
     def __init__(self, channel: paramiko.Channel) -> None:
         self._channel = channel
+        self.is_left = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        try:
-            return self._channel.send(bytes(data))
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            raise BrokenPipeError(str(error)) from error
+        while True:
+            try:
+                sent = self._channel.send(bytes(data))
+            except TimeoutError as error:
+                # Slow is no fault: whether the line is dead is the pulse's to say, and how long is the caller's.
+                if self.is_left:
+                    raise BrokenPipeError(str(error)) from error
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                raise BrokenPipeError(str(error)) from error
+            else:
+                if sent:
+                    return sent
+                raise BrokenPipeError("the channel is closed")
 
     def close(self) -> None:
         if not self.closed:
@@ -116,7 +127,8 @@ class FabricChannel:
         self._transport = transport
         self._said = b""
         channel.settimeout(DRAIN_S)
-        self.stdin: IO[bytes] = io.BufferedWriter(_Input(channel), BUFFER_BYTES)
+        self._input = _Input(channel)
+        self.stdin: IO[bytes] = io.BufferedWriter(self._input, BUFFER_BYTES)
         self.stdout: IO[bytes] = io.BufferedReader(_Output(self), BUFFER_BYTES)
 
     def received(self, most: int) -> bytes:
@@ -149,6 +161,7 @@ class FabricChannel:
 
     def close(self, timeout_s: float = 5.0) -> int | None:
         """Close both pipes; the program's exit code, or None when it did not end in time (it is left alone)."""
+        self._input.is_left = True
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
         has_ended = self._channel.status_event.wait(timeout_s)
@@ -169,6 +182,7 @@ class FabricTransport:
         self._jumps = jumps
         self._lock = threading.Lock()
         self._connection: fabric.Connection | None = None
+        self._pulse: Pulse | None = None
 
     def open(self, argv: tuple[str, ...]) -> FabricChannel:
         """Start `argv` there with pipes; raises `HostUnreachable`, or `CannotCarry`."""
@@ -177,7 +191,7 @@ class FabricTransport:
             channel.exec_command(command_of(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
             self.close()
-            raise ssh_faults.plain(self._place, ssh_faults.ENDED, str(error)) from error
+            raise ssh_faults.plain(self._place, ssh_faults.ENDED, self._silence() or str(error)) from error
         return FabricChannel(channel, self)
 
     def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
@@ -207,6 +221,8 @@ class FabricTransport:
         """End the connection; programs over there are not touched."""
         with self._lock:
             connection, self._connection = self._connection, None
+            if self._pulse is not None:
+                self._pulse.stop()
         while connection is not None:
             connection.close()
             connection = connection.gateway if isinstance(connection.gateway, fabric.Connection) else None
@@ -215,7 +231,7 @@ class FabricTransport:
         """What an exit code of the call itself means, or why the connection is gone; None for a program's own end."""
         connection = self._connection
         if code < 0 and (connection is None or not connection.is_connected):
-            return ssh_faults.plain(self._place, ssh_faults.ENDED, "")
+            return ssh_faults.plain(self._place, ssh_faults.ENDED, self._silence())
         found = ssh_faults.of_agent_call(self._place, code, said, seen)
         if found is not None and found.code == ssh_faults.LOGIN_SHELL and connection is not None:
             return ssh_faults.windows(self._place) if ssh_faults.is_windows(_version_of(connection)) else found
@@ -225,15 +241,25 @@ class FabricTransport:
         with self._lock:
             if self._connection is None or not self._connection.is_connected:
                 self._connection = self._opened()
+                self._pulse = self._watched(self._connection.transport)
             found: paramiko.Transport = self._connection.transport
             return found
+
+    def _watched(self, transport: paramiko.Transport) -> Pulse:
+        def ask() -> None:
+            transport.global_request("keepalive@openssh.com", wait=True)
+
+        return Pulse(ask, transport, self._place.route.keepalive_s or KEEPALIVE_S, self._place.route.keepalive_most)
+
+    def _silence(self) -> str:
+        return self._pulse.said if self._pulse is not None else ""
 
     def _opened(self) -> fabric.Connection:
         gateway = None
         for jump in self._jumps:
             gateway = _connection(jump, gateway)
             try:
-                _open(gateway)
+                gateway.open()
             except CannotCarry:
                 raise
             except _Offered.Refused as refused:
@@ -243,7 +269,7 @@ class FabricTransport:
         connection = _connection(self._place.route, gateway)
         began_s = time.monotonic()
         try:
-            _open(connection)
+            connection.open()
         except (paramiko.SSHException, OSError, EOFError, UnicodeError, _Offered.Refused) as error:
             raise self._refused(error, time.monotonic() - began_s) from error
         return connection
@@ -342,6 +368,8 @@ def _credentials(route: Route) -> dict[str, Any]:
         "transport_factory": _quick,
         "banner_timeout": CONNECT_TIMEOUT_S,
         "auth_timeout": CONNECT_TIMEOUT_S * 3,
+        # Of the channel from a hop to what is behind it; paramiko's own is an hour.
+        "channel_timeout": CONNECT_TIMEOUT_S,
     }
     disabled = _disabled(route)
     if disabled:
@@ -362,11 +390,6 @@ def _disabled(route: Route) -> dict[str, list[str]]:
     return found
 
 
-def _open(connection: fabric.Connection) -> None:
-    connection.open()
-    connection.transport.set_keepalive(KEEPALIVE_S)
-
-
 def _quick(sock: Any, **options: Any) -> paramiko.Transport:
     """A transport that sends small writes at once: the kernel would hold them back 40 ms else (`benchmarks/`)."""
     if isinstance(sock, socket.socket):
@@ -374,4 +397,4 @@ def _quick(sock: Any, **options: Any) -> paramiko.Transport:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
-    return paramiko.Transport(sock, **options)
+    return paramiko.Transport(heard_of(sock), **options)

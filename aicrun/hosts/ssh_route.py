@@ -76,7 +76,8 @@ class Route:
     `host`, `user`, `port` are as resolved; `jumps` are targets in the order they are passed through;
     `has_own_identities`: the key files are named in the configuration, not the usual ones.
     `session`: the keys of `PLAIN_SESSION` that the configuration sets to something else.
-    `algorithms` holds those lists of `ALGORITHMS` that differ from OpenSSH's own.
+    `algorithms` holds those lists of `ALGORITHMS` that differ from OpenSSH's own; after `keepalive_s` of silence (0:
+    not configured) the machine is asked, and after `keepalive_most` times without an answer it counts as gone.
     """
 
     target: Target
@@ -92,8 +93,9 @@ class Route:
     jumps: tuple[Target, ...] = ()
     connect_timeout_s: int = 0
     has_control_path: bool = False
-    has_keepalive: bool = False
     session: tuple[str, ...] = ()
+    keepalive_s: int = 0
+    keepalive_most: int = 3
     algorithms: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
@@ -151,7 +153,6 @@ def route_of(target: Target, said: Answer, plain: Answer, has_ticket: bool) -> R
         jumps = tuple(target_of(hop) for hop in _one(said, "proxyjump").split(",") if hop and hop != "none")
     except ValueError as error:
         why = why or f"ProxyJump: {error}"
-    timeout = _one(said, "connecttimeout")
     return Route(
         target,
         OPENSSH if why else FABRIC,
@@ -164,10 +165,11 @@ def route_of(target: Target, said: Answer, plain: Answer, has_ticket: bool) -> R
         identities_only=_one(said, "identitiesonly") == "yes",
         known_hosts=(*_one(said, "userknownhostsfile").split(), *_one(said, "globalknownhostsfile").split()),
         jumps=jumps,
-        connect_timeout_s=int(timeout) if timeout.isdigit() else 0,
+        connect_timeout_s=_number(said, "connecttimeout", 0),
         has_control_path=_one(said, "controlpath") not in ("", "none"),
         session=tuple(key for key, value in PLAIN_SESSION.items() if _one(said, key) not in ("", value)),
-        has_keepalive=_one(said, "serveraliveinterval") not in ("", "0"),
+        keepalive_s=_number(said, "serveraliveinterval", 0),
+        keepalive_most=max(1, _number(said, "serveralivecountmax", 3)),
         algorithms=tuple((key, _list(said, key)) for key in ALGORITHMS if _list(said, key) != _list(plain, key)),
     )
 
@@ -188,6 +190,11 @@ def _not_obeyed(said: Answer, plain: Answer, has_ticket: bool) -> str:
 
 def _one(said: Answer, key: str) -> str:
     return (said.get(key) or ("",))[0]
+
+
+def _number(said: Answer, key: str, otherwise: int) -> int:
+    value = _one(said, key)
+    return int(value) if value.isdigit() else otherwise
 
 
 def _list(said: Answer, key: str) -> tuple[str, ...]:

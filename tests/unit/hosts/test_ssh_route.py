@@ -128,7 +128,7 @@ def test_what_the_route_keeps() -> None:
     assert route.address == "bob@10.0.0.7:2222"
     assert route.jumps == (Target("hop"), Target("hop2", "ana", 2200))
     assert route.algorithms == (("ciphers", ("aes128-ctr",)),)
-    assert (route.connect_timeout_s, route.has_keepalive, route.has_own_identities) == (5, False, False)
+    assert (route.connect_timeout_s, route.keepalive_s, route.has_own_identities) == (5, 0, False)
     assert route.known_hosts == ("/home/ana/.ssh/known_hosts", "/home/ana/.ssh/known_hosts2")
 
 

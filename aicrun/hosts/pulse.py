@@ -1,0 +1,94 @@
+"""Whether the other side of a connection is still there: asked after a silence, and ended when it does not answer.
+
+A network that drops packets says nothing, and a call would wait for its own deadline, which may be an hour. It must not
+know what carries: it is told how to ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+# In the time after which is asked.
+_LOOKS_EACH = 8
+
+
+class _Heard:
+    """A socket that notes when something came through it last, by the monotonic clock."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self.heard_at = time.monotonic()
+
+    def recv(self, most: int) -> bytes:
+        """What has come, at most that many bytes."""
+        data: bytes = self._sock.recv(most)
+        self.heard_at = time.monotonic()
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+def heard_of(sock: Any) -> Any:
+    """The same socket, or what stands for one, as a `Pulse` needs it."""
+    return _Heard(sock)
+
+
+class Carried(Protocol):
+    """A connection: `sock` is one that `heard_of` made."""
+
+    sock: Any
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+class Pulse:
+    """Asks after `every_s` of silence, and ends the connection when nothing at all comes for `most` times that.
+
+    `ask` may block until it is answered or the connection is over; what it raises is no answer.
+    """
+
+    def __init__(self, ask: Callable[[], None], connection: Carried, every_s: float, most: int) -> None:
+        self.said = ""
+        self._silent_s = every_s * most
+        self._ask, self._connection, self._every_s = ask, connection, every_s
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._over.set()
+
+    def _watch(self) -> None:
+        asking: threading.Thread | None = None
+        sock = self._connection.sock
+        while not self._over.wait(max(sock.heard_at + self._every_s - time.monotonic(), 0.0)):
+            if asking is None or not asking.is_alive():
+                asking = threading.Thread(target=self._asked, daemon=True)
+                asking.start()
+            if not self._heard_since(time.monotonic()):
+                if not self._over.is_set():
+                    # Why it ended, for whoever finds it so.
+                    self.said = f"nothing was heard for {self._silent_s:.0f}s"
+                    self._connection.close()
+                return
+
+    def _asked(self) -> None:
+        # Any fault: it is the silence that decides.
+        with contextlib.suppress(Exception):
+            self._ask()
+
+    def _heard_since(self, asked_at: float) -> bool:
+        """Whether anything came within the time that is allowed."""
+        while not self._over.wait(self._every_s / _LOOKS_EACH):
+            if self._connection.sock.heard_at > asked_at:
+                return True
+            if time.monotonic() > asked_at + self._silent_s:
+                return False
+        return False
