@@ -65,7 +65,8 @@ class Sshd:
         self.config = folder / "sshd_config"
         self.config.write_text("\n".join(lines) + "\n")
         self.process: subprocess.Popen[bytes] | None = None
-        self._argv = [SSHD, "-D", "-e", "-f", str(self.config)]
+        self.plainly = [SSHD, "-D", "-e", "-f", str(self.config)]
+        self._argv = self.plainly
 
     def start(self, argv: list[str] | None = None) -> Sshd:
         """Begin to listen; `argv` starts it another way than by itself, from now on."""

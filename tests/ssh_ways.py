@@ -71,16 +71,8 @@ _ALONE = [
 WAYS = {way.name: way for way in (*_BOTH, *_ALONE)}
 ALL = bool(os.environ.get("AICRUN_WAYS"))
 CHOSEN = tuple(WAYS) if ALL else (FABRIC, OPENSSH)
-# Together they hold each promise over each carrier that can keep it.
-OTHERS = (
-    "fabric-user",
-    "openssh-user-3.8",
-    "fabric-3.8",
-    "fabric-user-jumps",
-    "openssh-jumps",
-    "openssh-certificate",
-    "openssh-socket-user",
-)
+# With the contract suite as a user on 3.8 over fabric they hold each promise over each carrier that can keep it.
+OTHERS = ("openssh-user-3.8", "fabric-user-jumps", "openssh-jumps", "openssh-certificate", "openssh-socket-user")
 
 
 @dataclass
@@ -202,6 +194,19 @@ def _opened_by_hand(host: Host) -> Iterator[None]:
         master.wait()
 
 
+def read_only(daemon: Sshd, home: Path) -> list[str]:
+    """How to start it where the home can be read and not be written, not by root either."""
+    mounts = f"mount --bind {home} {home} && mount -o remount,bind,ro {home}"
+    return _seeing(daemon, mounts)
+
+
+def _seeing(daemon: Sshd, mounts: str) -> list[str]:
+    """How to start it in a view of the disk of its own, after the shell words `mounts`; skips where that cannot be."""
+    if subprocess.run(["unshare", "-m", "sh", "-c", mounts], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here: a root of this machine's own is needed")
+    return ["unshare", "-m", "sh", "-c", f"{mounts} && exec {SSHD} -D -e -f {daemon.config}"]
+
+
 def _without_other_pythons(daemon: Sshd, folder: Path) -> list[str]:
     """How to start it where 3.8 is the only python3 of the system."""
     if P38 is None:
@@ -223,6 +228,4 @@ def _without_other_pythons(daemon: Sshd, folder: Path) -> list[str]:
             f"ln -s {real} /usr/bin/python3",
         )
     )
-    if subprocess.run(["unshare", "-m", "sh", "-c", hide], capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here: a root of this machine's own is needed")
-    return ["unshare", "-m", "sh", "-c", f"{hide} && exec {SSHD} -D -e -f {daemon.config}"]
+    return _seeing(daemon, hide)

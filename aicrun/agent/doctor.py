@@ -116,6 +116,8 @@ def _state(home: Home, home_folder: str) -> Row:
         text = "%s on %s; job folders are at %s" % (home.root, kind, home.jobs_root)
         return row(NOTE, "state", text, "df -h %s" % home.root)
     found = machine.disk(home.jobs_root, home_folder)
+    if found is not None and not found.writable:
+        return row(BAD, "state", "%s cannot be written: no run can start or be stopped" % home.root, "df -h -i ~")
     room = _room(found) if found else "its free space cannot be read"
     return row(_word(found), "state", "local disk %s, %s" % (kind, room), _way(found, home.root))
 

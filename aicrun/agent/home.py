@@ -28,6 +28,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     + ("fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.juicefs")
     + ("fuse.JuiceFS", "fuse.mfs", "fuse.seaweedfs", "orangefs", "panfs")
 )
+_TAKES_NOTHING = frozenset((errno.EROFS, errno.ENOSPC, errno.EDQUOT))
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -244,10 +245,19 @@ def _make_private(path: str, parents: bool = False) -> None:
 
 
 def _try_link(root: str) -> None:
-    """Write-once decisions need `link()`: a file system without it (some FUSE and FAT mounts) must be refused."""
+    """Write-once decisions need `link()`: a file system without it (some FUSE and FAT mounts) must be refused.
+
+    One that takes nothing now (read-only after a fault, full) is not: what is there can still be read, and each call
+    that writes meets it by itself.
+    """
     one = os.path.join(root, ".link-%s" % os.urandom(6).hex())
     two = one + ".2"
-    os.close(os.open(one, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        os.close(os.open(one, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno in _TAKES_NOTHING:
+            return
+        raise
     try:
         os.link(one, two)
         os.unlink(two)

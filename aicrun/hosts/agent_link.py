@@ -34,6 +34,7 @@ WINDOW = 32
 # sshd's MaxStartups drops at random while many connections are being made; they come through a moment later.
 DROP_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
 
+_STATE = "state_unusable"
 _CODES = {
     "gpu_busy": "AIC-E601",
     "too_many_jobs": "AIC-E603",
@@ -43,7 +44,7 @@ _CODES = {
     "nothing_to_upload": "AIC-E607",
     "newer_record": "AIC-E608",
     "store_incomplete": "AIC-E609",
-    "state_unusable": "AIC-E610",
+    _STATE: "AIC-E610",
     "no_lock": "AIC-E611",
     "start_failed": "AIC-E612",
     "invalid_request": "AIC-E613",
@@ -205,7 +206,8 @@ class AgentLink:
         facts = tuple((str(key)[:9], str(value)) for key, value in dict(refused.get("facts") or {}).items())
         if token not in _CODES:
             raise AgentBroken("AIC-E512", f"the agent of {self.machine} failed: {message}", facts=facts)
-        raise HostRefused(_CODES[token], f"{self.machine}: {message}", token=token, facts=facts)
+        ways = (Way("see what is wrong there", f"aicrun doctor {self.machine}"),) if token == _STATE else ()
+        raise HostRefused(_CODES[token], f"{self.machine}: {message}", token=token, facts=facts, ways=ways)
 
     def _check(self, hello: Any) -> None:
         if not isinstance(hello, dict) or hello.get("digest") != self._bundle.digest:
@@ -219,10 +221,15 @@ class AgentLink:
         word, python = first.get("word"), str(first.get("python"))
         if word == "too_old":
             message = f"the python3 of {self.machine} is {first.get('version')}; the agent needs 3.8 or newer"
-            return HostUnreachable("AIC-E510", message, facts=(("python3", python),))
+            beside = Way(f"on {self.machine}, one in ~/.local/bin is found too", "uv python install --default 3.12")
+            return HostUnreachable("AIC-E510", message, facts=(("python3", python),), ways=(beside,))
         if word == "not_linux":
             return HostUnreachable("AIC-E514", f"{self.machine} runs {first.get('system')}; runs need Linux")
-        return HostUnreachable("AIC-E513", f"the agent cannot be put on {self.machine}: {first.get('detail') or word}")
+        message = f"the agent cannot be put on {self.machine}: {first.get('detail') or word}"
+        ways = (
+            Way(f"on {self.machine}, look at that folder and its disk", "ls -ld ~/.local/state/aicrun; df -h -i ~"),
+        )
+        return HostUnreachable("AIC-E513", message, ways=ways)
 
     def _broken(self, channel: Channel, watch: Watch, error: Exception) -> AicrunError:
         said = channel.stderr_text().strip()
