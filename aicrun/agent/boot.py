@@ -8,7 +8,7 @@ import os
 import sys
 
 try:
-    from typing import List  # noqa: F401  used in type comments
+    from typing import Callable, List, Optional  # noqa: F401  used in type comments
 except ImportError:
     # Python 2 has none; it only needs to come as far as the version check.
     pass
@@ -34,60 +34,71 @@ def main(arguments):
 
 def _play(arguments):
     # type: (List[str]) -> int
-    # Imported in the branch that needs it: each role is a process of its own, and starts as fast as it can.
     role, rest = (arguments or [""])[0], arguments[1:]
+    # Nothing that is imported is garbage: looking for it costs a tenth of a start.
+    gc.disable()
     if role == "serve" and not rest:
-        _serve()
-    if role in ("keeper", "again") and len(rest) == 1:
-        gc.disable()
-        from aicrun.agent import keeper
+        from aicrun.agent import serve
 
-        gc.enable()
-        return keeper.main(rest[0], role)
-    if role == "unit" and len(rest) == 1:
-        from aicrun.agent import keepers
-
-        return keepers.take_order(rest[0])
-    if role == "trial" and len(rest) == 1:
-        from aicrun.agent import launch_trial
-
-        return launch_trial.main(rest[0])
-    if role == "sampler" and len(rest) == 1:
-        from aicrun.agent import telemetry
-
-        return telemetry.main(rest[0])
-    if role == "stopper" and len(rest) == 1:
-        from aicrun.agent import stopper
-
-        return stopper.main(rest[0])
-    if role in ("shell", "shell+secrets") and len(rest) == 1:
-        from aicrun.agent import shell
-
-        return shell.main(rest[0], role != "shell")
-    if role == "setup" and len(rest) == 1:
-        from aicrun.agent import envs
-
-        return envs.main(rest[0])
-    if role == "upload" and len(rest) == 1:
-        from aicrun.agent import upload
-
-        return upload.main(rest[0])
+        return serve.main()
+    play = _of_a_job(role) if len(rest) == 1 else None
+    gc.enable()
+    if play is not None:
+        return play(rest[0])
     roles = "keeper | again | unit | trial | sampler | stopper | shell | shell+secrets | setup | upload"
     sys.stderr.write("aicrun: boot.py serve | {%s} JOBDIR\n" % roles)
     return WRONG_USE
 
 
-def _serve():
-    # type: () -> None
-    # Nothing that is imported is garbage; `serve` collects it again when it has what it needs.
-    gc.disable()
-    from aicrun.agent import serve
+def _of_a_job(role):
+    # type: (str) -> Optional[Callable[[str], int]]
+    # Imported in the branch that needs it: each role is a process of its own, and starts as fast as it can.
+    if role in ("keeper", "again"):
+        from aicrun.agent import keeper
 
-    code = serve.main()
-    sys.stderr.flush()
-    # Nothing is left to be written, and taking an interpreter apart is time that a client waits.
+        return lambda folder: keeper.main(folder, role)
+    if role == "unit":
+        from aicrun.agent import keepers
+
+        return keepers.take_order
+    if role == "trial":
+        from aicrun.agent import launch_trial
+
+        return launch_trial.main
+    if role == "sampler":
+        from aicrun.agent import telemetry
+
+        return telemetry.main
+    if role == "stopper":
+        from aicrun.agent import stopper
+
+        return stopper.main
+    if role in ("shell", "shell+secrets"):
+        from aicrun.agent import shell
+
+        return lambda folder: shell.main(folder, role != "shell")
+    if role == "setup":
+        from aicrun.agent import envs
+
+        return envs.main
+    if role == "upload":
+        from aicrun.agent import upload
+
+        return upload.main
+    return None
+
+
+def leave(code):
+    # type: (int) -> None
+    """End this process at once: taking an interpreter apart is time that somebody waits for, and frees nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            # Whoever read it is gone.
+            pass
     os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -4,22 +4,26 @@ Only `envs.py` calls it, inside a setup step. It must not touch a working tree: 
 """
 
 import fcntl
-import hashlib
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
-from typing import Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple
 
-from aicrun.agent import requirements, store
+from aicrun.agent import later, requirements, store
 from aicrun.agent.environment import OTHER_SYSTEM_PATH, SYSTEM_PATH
 from aicrun.agent.home import Home
 from aicrun.agent.machine import libc
 from aicrun.wire.codec import dump, load
 from aicrun.wire.jobs import SCHEMA, Setup
 from aicrun.wire.tools import UV, UV_VERSION, uv_platform
+
+if TYPE_CHECKING:
+    import hashlib
+    import shutil
+    import subprocess
+else:
+    hashlib, shutil, subprocess = later.module("hashlib"), later.module("shutil"), later.module("subprocess")
 
 MARK = "complete"
 

@@ -8,14 +8,18 @@ import glob
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from aicrun.agent import card_users, smi
+from aicrun.agent import card_users, later, smi
 from aicrun.wire.codec import WireError, dump, from_json, replace
 from aicrun.wire.facts import Card, Cards
+
+if TYPE_CHECKING:
+    import subprocess
+else:
+    subprocess = later.module("subprocess")
 
 # A loaded machine may take seconds for its first answer; past this a driver counts as hanging.
 DEADLINE_S = 15.0

@@ -7,12 +7,17 @@ to the keeper; `inspect --env` shows it.
 import os
 import pwd
 import re
-import socket
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
+from aicrun.agent import later
 from aicrun.agent.tree import working_tree
 from aicrun.wire import names
 from aicrun.wire.jobs import JobRequest
+
+if TYPE_CHECKING:
+    import socket
+else:
+    socket = later.module("socket")
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 CUDA_BIN = "/usr/local/cuda/bin"

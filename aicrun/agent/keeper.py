@@ -8,8 +8,7 @@ connection.
 import os
 import sys
 import time
-import traceback
-from typing import Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 from aicrun.agent import (
     card_hold,
@@ -18,6 +17,7 @@ from aicrun.agent import (
     facts,
     hooks,
     keepers,
+    later,
     launch,
     notes,
     programs,
@@ -42,6 +42,11 @@ from aicrun.agent.report import report_of
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import SCHEMA, End, JobRequest, StepExit, UploadResult
+
+if TYPE_CHECKING:
+    import traceback
+else:
+    traceback = later.module("traceback")
 
 END_ROOM_BYTES = 32 * 1024
 GATE_TICK_S = 0.1
@@ -83,10 +88,13 @@ def _keep(job_dir: str, role: str) -> int:
 def _kept(keeper: "Keeper", role: str) -> int:
     if role == "again":
         keeper.announce(role)
+        later.load()
         keeper.upload_again()
         return 0
     keeper.join_line()
     keeper.announce(role)
+    # The agent goes on from there; nothing of the job has started yet.
+    later.load()
     if keeper.gate():
         keeper.run()
     else:

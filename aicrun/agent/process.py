@@ -15,6 +15,7 @@ from aicrun.wire.facts import BootIdentity
 _SYS_PIDFD_SEND_SIGNAL = 424
 _SYS_PIDFD_OPEN = 434
 _PR_SET_CHILD_SUBREAPER = 36
+_ENVIRON_CAP_BYTES = 1 << 20
 
 
 @lean.dataclass(frozen=True)
@@ -144,11 +145,22 @@ def _children(pid: int) -> List[int]:
 
 def carries(pid: int, mark: str) -> bool:
     """True when the process was started with `mark` (`NAME=value`) in its environment; it may have hidden it since."""
+    # Without a stream, as in `look`: all processes of a host are asked, again and again.
     try:
-        with open("/proc/%d/environ" % pid, "rb") as stream:
-            raw = stream.read(1 << 20)
+        handle = os.open("/proc/%d/environ" % pid, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
+    raw = b""
+    try:
+        while len(raw) < _ENVIRON_CAP_BYTES:
+            part = os.read(handle, 65536)
+            if not part:
+                break
+            raw += part
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
     return mark.encode("ascii") in raw.split(b"\0")
 
 

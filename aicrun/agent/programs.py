@@ -1,10 +1,10 @@
 """What to execute for each step of an attempt: the program, its environment, its folder. It must not run anything."""
 
 import os
-import shutil
 import sys
-from typing import Dict, Tuple
+from typing import TYPE_CHECKING, Dict, Tuple
 
+from aicrun.agent import later
 from aicrun.agent.digest import bundle_root
 from aicrun.agent.environment import environment
 from aicrun.agent.home import Home
@@ -12,6 +12,11 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.tree import inside, working_tree
 from aicrun.wire import lean
 from aicrun.wire.jobs import JobRequest
+
+if TYPE_CHECKING:
+    import shutil
+else:
+    shutil = later.module("shutil")
 
 OWN_STEPS = ("setup", "upload")
 # Our own programs find the state folder by these.

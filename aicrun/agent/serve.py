@@ -100,7 +100,7 @@ def _converse(source: IO[bytes], replies: IO[bytes]) -> Optional[Home]:
             answer, data, home = _answer(home, call, body, payload)
             write_reply(replies, marker, answer, data)
             if call != "hello":
-                # The room of the first question is loaded: from here on what lives long must not grow.
+                # The room of the first question is loaded: from here on a process that lives long must not grow.
                 gc.enable()
     except (ConnectionEnded, BrokenPipeError):
         return home

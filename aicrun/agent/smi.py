@@ -6,14 +6,18 @@ asked outside of a process that may hang: it speaks to the same driver.
 
 import os
 import re
-import shutil
-import subprocess
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
-from aicrun.agent import card_users
+from aicrun.agent import card_users, later
 from aicrun.wire import lean
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import Card, Cards
+
+if TYPE_CHECKING:
+    import shutil
+    import subprocess
+else:
+    shutil, subprocess = later.module("shutil"), later.module("subprocess")
 
 SOURCE = "nvidia-smi"
 # The first question may wake cards that sleep, seconds each.

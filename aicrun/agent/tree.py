@@ -4,15 +4,19 @@ With a source the tree is `<workspace>/jobs/<job id>/` and ours. Without one it 
 nothing is written but the checkpoint folder and its link.
 """
 
-import hashlib
 import os
-import shutil
-from typing import Dict, List, Set
+from typing import TYPE_CHECKING, Dict, List, Set
 
-from aicrun.agent import store
+from aicrun.agent import later, store
 from aicrun.agent.home import Home
 from aicrun.agent.refused import Refused
 from aicrun.wire.jobs import JobRequest
+
+if TYPE_CHECKING:
+    import hashlib
+    import shutil
+else:
+    hashlib, shutil = later.module("hashlib"), later.module("shutil")
 
 _CHUNK = 1024 * 1024
 

@@ -7,17 +7,26 @@ again. Nothing here runs where no systemd does: there the answers are free.
 import os
 import re
 import resource
-import shutil
 import signal
-import socket
-import subprocess
-import tempfile
 import time
-from typing import Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 
-from aicrun.agent import hooks, machine
+from aicrun.agent import hooks, later, machine
 from aicrun.agent.survival import Facts, service_of, shall_kill, version_of
 from aicrun.wire import lean
+
+if TYPE_CHECKING:
+    import shutil
+    import socket
+    import subprocess
+    import tempfile
+else:
+    shutil, socket, subprocess, tempfile = (
+        later.module("shutil"),
+        later.module("socket"),
+        later.module("subprocess"),
+        later.module("tempfile"),
+    )
 
 SYSTEMD = "/run/systemd/system"
 SESSIONS = "/run/systemd/sessions"

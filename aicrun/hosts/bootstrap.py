@@ -129,7 +129,7 @@ def begin():
     sys.path[:0] = [target]
     # Imported, not run as a file: then what Python compiled when it was unpacked is used.
     import boot
-    sys.exit(boot.main(sys.argv[1:]))
+    boot.leave(boot.main(sys.argv[1:]))
 
 begin()
 """
