@@ -32,7 +32,11 @@ def command_of(argv: tuple[str, ...]) -> str:
     """The line for `argv`; for the agent's own call a suitable python3 is looked for."""
     if argv == ARGV:
         return _AGENT
-    text = "".join(_escaped(shlex.join(argv)))
+    line = shlex.join(argv)
+    if _PLAIN.issuperset(line):
+        # No shell sees anything in it to change.
+        return f"exec sh -c 'exec {line}'"
+    text = "".join(_escaped(line))
     return f"""exec sh -c 'eval "exec $(printf %b "{text}")"'"""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_rig import Refusal, Rig, lives
+from agent_rig import Refusal, Rig, lives, state_of
 from support import until
 
 from aicrun.wire import names
@@ -153,6 +153,7 @@ def test_stopped_before_its_command_it_is_stopped(rig: Rig) -> None:
         request = rig.request("early-run", "touch ran")
         link.call("reserve", request=to_json(request), confirm=True)
     keeper = rig.keeper(request.job_id)
+    until(lambda: state_of(keeper) == "T", at_most_s=60)
     stop(rig, request.job_id)
     os.kill(keeper, signal.SIGCONT)
     standing = status_of(rig.ended(request.job_id))
