@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from aicrun.plan.admit import Need
-from aicrun.plan.fit import verdicts
+from aicrun.plan.kinds import Kinds
 from aicrun.plan.model import Candidate, CardOn, Fleet, HostOn, Rejection, Verdict
 from aicrun.plan.nearest import tightest_later
 from aicrun.plan.waiting import Place, places_of
@@ -88,17 +88,13 @@ def place(needs: tuple[Need, ...], fleet: Fleet) -> tuple[Placement, ...]:
     return tuple(placed)
 
 
-def ranking(verdict: Verdict, order: dict[str, int], utilization: dict[Candidate, int]) -> Rank:
-    """The sort key of a card that fits, smaller is better."""
-    candidate = verdict.candidate
-    index = candidate.index if isinstance(candidate, CardOn) else 0
-    return (
-        any(remark.startswith("display, ") for remark in verdict.remarks),
-        verdict.spare_mib if verdict.spare_mib is not None else 0,
-        utilization.get(candidate, 0),
-        order[candidate.machine],
-        index,
-    )
+def _ranked(fits: Mapping[Candidate, Verdict], utilization: _ByCard) -> tuple[Candidate, ...]:
+    """The places that fit, the best first; `fits` is in inventory order, which settles what is equal."""
+    equal: dict[Rank, list[Candidate]] = {}
+    for candidate, verdict in fits.items():
+        display = any(remark.startswith("display, ") for remark in verdict.remarks)
+        equal.setdefault((display, verdict.spare_mib or 0, utilization.of(candidate)), []).append(candidate)
+    return tuple(candidate for rank in sorted(equal) for candidate in equal[rank])
 
 
 def order_of(fleet: Fleet) -> dict[str, int]:
@@ -106,24 +102,18 @@ def order_of(fleet: Fleet) -> dict[str, int]:
     return {view.machine.name: place for place, view in enumerate(fleet.machines)}
 
 
-def utilization_of(fleet: Fleet) -> dict[Candidate, int]:
-    """Utilization of every card that told it, by candidate identity."""
-    found: dict[str, dict[str, int]] = {}
-    for view in fleet.machines:
-        cards = view.reading.cards.cards if view.reading else ()
-        found[view.machine.name] = {card.uuid: card.utilization_percent or 0 for card in cards}
-    return _ByCard(found)
+class _ByCard:
+    """Utilization in percent, looked up by machine and uuid, so that no candidate has to be built for it."""
 
+    def __init__(self, fleet: Fleet) -> None:
+        self._found: dict[str, dict[str, int]] = {}
+        for view in fleet.machines:
+            cards = view.reading.cards.cards if view.reading else ()
+            self._found[view.machine.name] = {card.uuid: card.utilization_percent or 0 for card in cards}
 
-class _ByCard(dict[Candidate, int]):
-    """Looks a card up by machine and uuid, so that no candidate has to be built for it."""
-
-    def __init__(self, found: dict[str, dict[str, int]]) -> None:
-        super().__init__()
-        self.found = found
-
-    def get(self, key: Candidate, default: int = 0) -> int:  # type: ignore[override]  # one default type is enough
-        return self.found.get(key.machine, {}).get(key.uuid, default) if isinstance(key, CardOn) else default
+    def of(self, place: Candidate) -> int:
+        """That of a card, 0 where it is not told."""
+        return self._found.get(place.machine, {}).get(place.uuid, 0) if isinstance(place, CardOn) else 0
 
 
 class _Cores:
@@ -146,17 +136,15 @@ class _Cores:
 
 def _grouped(needs: tuple[Need, ...], fleet: Fleet) -> tuple[_Group, ...]:
     made: dict[str, _Group] = {}
-    order, utilization = order_of(fleet), utilization_of(fleet)
+    kinds = Kinds(fleet)
+    utilization = _ByCard(fleet)
     found = []
     for need in needs:
         key = need.group
         if key not in made:
-            all_verdicts = verdicts(fleet, need)
-            fitting = [item for item in all_verdicts if item.fits]
-            fitting.sort(key=lambda item: ranking(item, order, utilization))
-            places = tuple(item.candidate for item in fitting)
-            fits = {item.candidate: item for item in fitting}
-            made[key] = _Group(need, all_verdicts, places, fits, tightest_later(all_verdicts))
+            all_verdicts = kinds.verdicts(need)
+            fits = {item.candidate: item for item in all_verdicts if not item.rejections and not item.unknown}
+            made[key] = _Group(need, all_verdicts, _ranked(fits, utilization), fits, tightest_later(all_verdicts))
         found.append(made[key])
     return tuple(found)
 
