@@ -169,7 +169,7 @@ class Bench:
             print(f"  {name:34}{(long - short) / 0.10:8.1f}")
 
     def file(self, mib: int, rounds: int) -> None:
-        """A large file brought here."""
+        """A large file brought here and sent there; ours is on the disk at the end, that of the others in memory."""
         from aicrun.lifecycle import transfer
         from aicrun.lifecycle.session import Session
         from aicrun.spec.model import Inventory, Machine, SshReach
@@ -185,20 +185,41 @@ class Bench:
         session = Session(inventory, connect, Ledger(str(self.folder / "ledger.db")), Client("a", "b", "0"))
         ssh = ("ssh", "-F", self.config, "box")
 
+        sent = self.home / "sent"
+
         def cat() -> None:
             with to.open("wb") as stream:
                 subprocess.run([*ssh, f"cat {source}"], stdout=stream, check=True)
+
+        def cat_there() -> None:
+            with to.open("rb") as stream:
+                subprocess.run([*ssh, f"cat > {sent}"], stdin=stream, check=True)
 
         def pulled() -> None:
             to.unlink(missing_ok=True)
             transfer.pull(session, "box", str(source), str(to), False, lambda _: None)
 
-        deeds: dict[str, Deed] = {
+        def pushed() -> None:
+            sent.unlink(missing_ok=True)
+            transfer.push(session, str(to), "box", str(sent), False, lambda _: None)
+
+        copied = ["scp", "-q", "-F", self.config]
+        rsync = ["rsync", "--inplace", "--whole-file", "-e", f"ssh -F {self.config}"]
+        fetches: dict[str, Deed] = {
             "aicrun pull, checked": pulled,
-            "scp": lambda: subprocess.run(["scp", "-q", "-F", self.config, f"box:{source}", str(to)], check=True),
+            "scp": lambda: subprocess.run([*copied, f"box:{source}", str(to)], check=True),
             "ssh cat": cat,
         }
-        shown(f"a file of {mib} MiB", series(deeds, rounds), "scp", "at most 1.25 x scp")
+        pushes: dict[str, Deed] = {
+            "aicrun push, checked": pushed,
+            "scp": lambda: subprocess.run([*copied, str(to), f"box:{sent}"], check=True),
+            "ssh cat": cat_there,
+        }
+        if shutil.which("rsync"):
+            fetches["rsync"] = lambda: subprocess.run([*rsync, "-I", f"box:{source}", str(to)], check=True)
+            pushes["rsync"] = lambda: subprocess.run([*rsync, "-I", str(to), f"box:{sent}"], check=True)
+        shown(f"a file of {mib} MiB brought here", series(fetches, rounds), "scp", "at most 1.25 x scp")
+        shown(f"a file of {mib} MiB sent there", series(pushes, rounds), "scp", "at most 1.25 x scp")
         session.close()
 
 

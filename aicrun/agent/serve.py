@@ -4,6 +4,7 @@ The table below is all that can be asked. A no is data; what nobody expected is 
 and place, never with its text, which may hold what is private. It must not know what a call does.
 """
 
+import fcntl
 import gc
 import importlib
 import os
@@ -22,6 +23,9 @@ from aicrun.wire.codec import WireError
 
 Handler = Callable[[Home, Dict[str, Any], bytes], Tuple[Dict[str, Any], bytes]]
 
+# F_SETPIPE_SZ of the kernel's include/uapi/linux/fcntl.h; Python names it from 3.10 on.
+SET_PIPE_SIZE = 1031
+PIPE_BYTES = 1024 * 1024
 SWEEP_EVERY_S = 3600.0
 _SWEPT = "swept"
 
@@ -53,11 +57,11 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "gc": ("sweep", "gc"),
     "drain": ("drains", "drain"),
     "file_list": ("files", "listing"),
-    "file_read": ("files", "read"),
-    "file_hash": ("files", "digest"),
-    "file_begin": ("files", "begin"),
-    "file_write": ("files", "write"),
-    "file_finish": ("files", "finish"),
+    "file_read": ("file_moving", "read"),
+    "file_hash": ("file_moving", "digest"),
+    "file_begin": ("file_moving", "begin"),
+    "file_write": ("file_moving", "write"),
+    "file_finish": ("file_moving", "finish"),
     "exec": ("execute", "start"),
     "exec_more": ("execute", "more"),
 }
@@ -69,6 +73,8 @@ def main() -> int:
     # Nothing but replies may reach the client: whatever prints goes to stderr from here on.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    for handle in (source.fileno(), replies.fileno()):
+        widen(handle)
     try:
         home = _converse(source, replies)
     finally:
@@ -130,6 +136,15 @@ def _answer(
     except Exception as error:  # noqa: BLE001  the edge of this process
         return _refusal(Refused("internal", "%s in %s" % (type(error).__name__, _place(error)))), b"", home
     return {"answer": found}, data, home
+
+
+def widen(handle: int) -> None:
+    """Let a pipe hold more, so that whoever is at its other end need not wait for each piece; elsewhere nothing."""
+    try:
+        fcntl.fcntl(handle, SET_PIPE_SIZE, PIPE_BYTES)
+    except OSError:
+        # No pipe, or the account's pipes hold all that they may.
+        return
 
 
 def handler(call: str) -> Handler:

@@ -113,12 +113,15 @@ class RemoteFiles:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """A file on its way to a machine. `path` may be a folder there: then `name` is put behind it."""
+    """A file on its way to a machine. `path` may be a folder there: then `name` is put behind it.
+
+    `key` tells its content from others while it arrives: what was sent under the same key is not sent again.
+    """
 
     path: str
     name: str
     bytes: int
-    sha256: str
+    key: str
     mode: int = 0o644
     replace: bool = False
     make_folders: bool = False
@@ -260,11 +263,13 @@ class Backend(Protocol):
         ...
 
     def hash_file(self, path: str) -> tuple[str, int]:
-        """(SHA-256, bytes) of a regular file, read over there."""
+        """(SHA-256, bytes) of a regular file as it is over there; of one that was just read whole it is known."""
         ...
 
     def write_file(self, sending: Sending, source: IO[bytes], tell: Callable[[int], None]) -> tuple[str, bool]:
         """(its path there, whether it lay there already): what was sent of it before is not sent again.
+
+        Raises `TransferFailed` (AIC-E645) when `source`, a file, changes meanwhile.
 
         `tell` hears how many bytes lie there.
         """

@@ -22,6 +22,7 @@ from aicrun.hosts.bootstrap import ARGV
 from aicrun.hosts.piped import PipedChannel
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
+from aicrun.hosts.ssh_ciphers import quick_ciphers
 from aicrun.hosts.ssh_keys import trouble_of
 from aicrun.hosts.ssh_route import PLAIN_SESSION, Route, configuration
 
@@ -233,4 +234,7 @@ def _configuration(route: Route, folder: str) -> str:
         lines += ["ControlMaster auto", f"ControlPath {folder}/%C", f"ControlPersist {IDLE_S}"]
     other = configuration()
     lines += [f'Include "{other[1]}"'] if other else ["Include ~/.ssh/config", f"Include {_SYSTEM}"]
+    # Last, so that whatever is written anywhere else goes before: only the order of OpenSSH's own list changes.
+    quick = quick_ciphers()
+    lines += ["Host *", f"  Ciphers {','.join(quick)}"] if quick else []
     return "\n".join(lines) + "\n"

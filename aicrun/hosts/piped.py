@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import subprocess
 import tempfile
@@ -12,6 +14,14 @@ from typing import IO
 from aicrun.errors import AicrunError
 
 STDERR_CAP_BYTES = 4096
+PIPE_BYTES = 1024 * 1024
+
+
+def _widen(handle: int) -> None:
+    """Let a pipe hold more, so that neither end waits for each piece; where that is not to be had, nothing."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(handle, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 class PipedChannel:
@@ -35,6 +45,8 @@ class PipedChannel:
             raise
         if self._process.stdin is None or self._process.stdout is None:
             raise AssertionError("both pipes were asked for")
+        for pipe in (self._process.stdin, self._process.stdout):
+            _widen(pipe.fileno())
         self.stdin: IO[bytes] = self._process.stdin
         self.stdout: IO[bytes] = self._process.stdout
 

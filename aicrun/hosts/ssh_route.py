@@ -222,6 +222,11 @@ def ask(target: Target) -> Route:
     return with_markers(route, _text_of)
 
 
+def usual(key: str) -> tuple[str, ...]:
+    """What OpenSSH itself says for `key`, a list, where nobody configures anything."""
+    return _list(_plain(), key)
+
+
 @cache
 def _plain() -> Answer:
     return _told(("-F", "none", "--", "a-host-of-nobody"))

@@ -9,11 +9,11 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from aicrun.errors import TransferFailed, UsageError, Way
 from aicrun.hosts.backend import Backend, RemoteFiles, Sending
+from aicrun.lifecycle.arriving import Arriving
 from aicrun.lifecycle.session import Session
 
 PART = ".aicrun-part"
@@ -85,16 +85,22 @@ def push(session: Session, path: str, machine: str, to: str, replace: bool, tell
     whole, done, same, ended = sum(size for _, _, size, _ in files), 0, 0, to
     for place, name, size, mode in files:
         with open(place, "rb") as stream:
-            digest = _hash(place)
             below = os.path.join(to, os.path.basename(os.path.abspath(path)), name) if name else to
             alone = "" if name else os.path.basename(place)
-            sending = Sending(below, alone, size, digest, mode, replace, make_folders=bool(name))
+            key = _key(session, place, os.fstat(stream.fileno()))
+            sending = Sending(below, alone, size, key, mode, replace, make_folders=bool(name))
             where, was_there = backend.write_file(sending, stream, _telling(tell, name or alone, done, whole))
         ended = where if not name else to
         same += was_there
         done += size
     tell(Moving("", done, whole))
     return Moved(f"{machine}:{ended}", len(files), whole, same, skipped)
+
+
+def _key(session: Session, place: str, state: os.stat_result) -> str:
+    """What tells this content from others while it arrives: whose file it is, and when it was last written to."""
+    whose = f"{session.by} {os.path.realpath(place)} {state.st_size} {state.st_mtime_ns}"
+    return hashlib.sha256(whose.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _telling(tell: Tell, name: str, before: int, whole: int) -> Callable[[int], None]:
@@ -140,12 +146,10 @@ def _bring(
         os.path.dirname(place), f".{hashlib.sha256(f'{remote} {size}'.encode()).hexdigest()[:16]}{PART}"
     )
     for _ in range(2):
-        # Both sides read at once: the machine its file for the hash, and we what comes of it.
-        with ThreadPoolExecutor(1) as beside:
-            there = beside.submit(backend.hash_file, remote)
-            here = _fetch(backend, remote, part, size, tell)
-            if there.result() == (here, size):
-                break
+        # The machine hashed what it read, and we what came of it.
+        here = _fetch(backend, remote, part, size, tell)
+        if backend.hash_file(remote) == (here, size):
+            break
         # It changed over there meanwhile, or what lay here was of another one: once more, from nothing.
         os.unlink(part)
     else:
@@ -161,24 +165,11 @@ def _bring(
 
 def _fetch(backend: Backend, remote: str, part: str, size: int, tell: Callable[[int], None]) -> str:
     """Bring what is missing of it; the SHA-256 of the whole."""
-    handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(handle, "r+b") as stream:
-        at = stream.seek(0, os.SEEK_END)
-        if at > size:
-            at = stream.seek(0)
-            stream.truncate()
-        seen = hashlib.sha256()
-        stream.seek(0)
-        for left in range(at, 0, -_CHUNK):
-            seen.update(stream.read(min(_CHUNK, left)))
-        for data in backend.read_file(remote, at, size):
-            stream.write(data)
-            seen.update(data)
-            at += len(data)
-            tell(at)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return seen.hexdigest()
+    with Arriving(part, size) as arriving:
+        for data in backend.read_file(remote, arriving.at, size):
+            arriving.take(data)
+            tell(arriving.at)
+        return arriving.whole()
 
 
 def _here(path: str) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:

@@ -105,7 +105,8 @@ class NoMarker(WireError):
 def write_request(stream: IO[bytes], call: str, body: Dict[str, Any], payload: bytes = b"") -> None:
     """Send one request and flush; `body` must not have a key `call`."""
     raw = dump(dict(body, call=call))
-    stream.write(b"%d %d\n" % (len(raw), len(payload)) + raw + payload)
+    stream.write(b"%d %d\n" % (len(raw), len(payload)) + raw)
+    stream.write(payload)
     stream.flush()
 
 
@@ -130,7 +131,8 @@ def read_request(stream: IO[bytes]) -> Optional[Tuple[str, Dict[str, Any], bytes
 def write_reply(stream: IO[bytes], marker: str, body: Dict[str, Any], payload: bytes = b"") -> None:
     """Send one reply behind the marker and flush."""
     raw = dump(body)
-    stream.write(b"%s %d %d\n" % (marker.encode("ascii"), len(raw), len(payload)) + raw + payload)
+    stream.write(b"%s %d %d\n" % (marker.encode("ascii"), len(raw), len(payload)) + raw)
+    stream.write(payload)
     stream.flush()
 
 
