@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent.parent / "tests")]
 
+from reach_jobs import Jobs, follow_table, split_table, until  # noqa: E402
 from ssh.relay import Relay  # noqa: E402  the rig of the tests
 from ssh_rig import Sshd  # noqa: E402
 
@@ -31,7 +32,7 @@ from aicrun.hosts.openssh import OpenSshTransport  # noqa: E402
 from aicrun.hosts.ssh import FabricTransport  # noqa: E402
 from aicrun.hosts.ssh_route import VARIABLE, Target, ask  # noqa: E402
 from aicrun.hosts.transport import Transport  # noqa: E402
-from aicrun.wire.jobs import Client, JobRequest  # noqa: E402
+from aicrun.wire.jobs import Client  # noqa: E402
 
 Deed = Callable[[], object]
 REQUESTS = 2000
@@ -119,26 +120,30 @@ class Bench:
         deeds: dict[str, Deed] = {"python3 -S -E -c pass": lambda: self.local.run(bare, b"", 30), "agent": agent}
         shown("agent start, its answer and its end", series(deeds, rounds), "python3 -S -E -c pass", "at most 3.5 x")
 
+    def submit(self, rounds: int) -> None:
+        """A job from its request to its first line, and its log as it grows."""
         backend, numbers = AgentBackend(self.fabric), iter(range(1, 10_000))
         backend.missing("", b"", ())
+        jobs = Jobs(backend, self.home)
         master = OpenSshTransport("box", ask(Target("box")))
         master.run(("/bin/true",), b"", 30)
 
         def submitted() -> None:
-            number = next(numbers)
-            mark = self.home / f"begun-{number}"
-            backend.reserve(_request(self.home, number, f"touch {mark}"), confirm=True)
-            _until(mark.exists)
+            mark = self.home / f"begun-{next(numbers)}"
+            jobs.start(f"touch {mark}")
+            until(mark.exists)
 
         def nohup() -> None:
             mark = self.home / f"nohup-{next(numbers)}"
             script = f"setsid nohup sh -c 'touch {mark}' >/dev/null 2>&1 </dev/null &"
             master.run(("/bin/sh", "-c", script), b"", 30)
-            _until(mark.exists)
+            until(mark.exists)
 
         both: dict[str, Deed] = {"reserve to first line of a job": submitted, "ssh + setsid nohup, shared": nohup}
         medians = series(both, rounds)
         shown("submit to running, warm", medians, "ssh + setsid nohup, shared", "at most 6 x and 120 ms")
+        split_table(jobs, rounds)
+        follow_table(jobs, ("ssh", "-F", self.config, "box"), self.home, 190, min(rounds, 5))
         backend.close()
         master.close()
 
@@ -252,31 +257,6 @@ class Asyncssh:
         self._loop.close()
 
 
-def _request(home: Path, number: int, command: str) -> JobRequest:
-    return JobRequest(
-        job_id=f"{number:016x}",
-        run=f"bench-{number}",
-        run_id=f"{number:016x}",
-        rank="0" * 16,
-        digest="d" * 64,
-        client=Client("bench", "bench", "0"),
-        execution={"command": command},
-        workspace=str(home / "work"),
-        checkpoints=str(home / "work/checkpoints"),
-        command=(command,),
-        machine="box",
-        max_jobs=200,
-    )
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.perf_counter() + 30
-    while not holds():
-        if time.perf_counter() > deadline:
-            raise SystemExit("a job did not begin within 30 s")
-        time.sleep(0.0005)
-
-
 def main() -> None:
     """Measure and print."""
     mib = int(sys.argv[1]) if len(sys.argv) > 1 else 2048
@@ -287,6 +267,7 @@ def main() -> None:
         bench.commands(rounds)
         bench.requests(rounds)
         bench.start(rounds)
+        bench.submit(rounds)
         bench.round_trips()
         bench.file(mib, min(rounds, 5))
     finally:

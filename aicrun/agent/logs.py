@@ -23,6 +23,9 @@ Answer = Tuple[Dict[str, Any], bytes]
 WAIT_MOST_S = 60.0
 LINES_MOST = 100000
 _WAIT_TICK_S = 0.05
+# Between two full looks only the log's own files are looked at: what a person follows is told at once, the more so the
+# shorter ago the last of it was.
+_GROWTH_TICKS_S = (0.001, 0.01)
 # A progress bar rewrites its line with carriage returns: each state is a line to whoever wants the last ones.
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -48,11 +51,27 @@ def log(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         raise Refused(
             "not_found", "the log of job %s is gone: its private files were swept or lost" % job_id, {"job": job_id}
         )
+    tick_s = _GROWTH_TICKS_S[0]
     while True:
         found = _slice(home, job_id, _Wanted(step, attempt, offset, limit, lines))
         if found[1] or found[0]["ended"] or time.monotonic() >= deadline:
             return found
-        time.sleep(_WAIT_TICK_S)
+        if found[0]["step"]:
+            tick_s = _until_grown(home.step_dir(job_id, found[0]["attempt"], found[0]["step"]), found[0], tick_s)
+        else:
+            time.sleep(_WAIT_TICK_S)
+
+
+def _until_grown(folder: str, told: Dict[str, Any], tick_s: float) -> float:
+    """Wait until the log is longer than was told, at most one tick of the full look; the next tick of this one."""
+    look_again = time.monotonic() + _WAIT_TICK_S
+    while time.monotonic() < look_again:
+        time.sleep(tick_s)
+        tick_s = min(tick_s * 1.5, _GROWTH_TICKS_S[1])
+        state = log_files.read_state(folder)
+        if state is not None and state.total > told["next_offset"]:
+            break
+    return tick_s
 
 
 class _Wanted:

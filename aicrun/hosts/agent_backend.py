@@ -27,6 +27,9 @@ T = TypeVar("T")
 # A content of the source may be large and the host's disk slow; bytes arriving is no answer yet.
 PUT_DEADLINE_S = 600.0
 FOLLOW_WAIT_S = 10.0
+# Of what a log is ahead by: slices of 256 KiB that are fetched at once, and how many of them are on their way.
+BACKLOG_SLICES = 16
+SLICES_AHEAD = 4
 # A driver that hangs is asked three times over: by the login, by a run's launcher, by a bare environment.
 DOCTOR_DEADLINE_S = 120.0
 # A clock that differs by more is a note.
@@ -109,7 +112,8 @@ class AgentBackend:
         self, job_id: str, step: str, offset: int | None, limit: int, tail_lines: int, attempt: int = 0
     ) -> LogSlice:
         """A slice of a step's log."""
-        return self._slice(self._link, _log_body(job_id, step, offset, limit, tail_lines, attempt))[0]
+        body = _log_body(job_id, step, offset, limit, tail_lines, attempt)
+        return self._slice(*self._link.call("log", body))[0]
 
     def follow(self, job_id: str, step: str, offset: int, attempt: int = 0) -> Iterator[LogSlice]:
         """Slices as they grow, on a connection of its own, until the step has ended and all was read.
@@ -120,16 +124,32 @@ class AgentBackend:
         try:
             while True:
                 body = _log_body(job_id, step, offset, REPLY_CAP_BYTES, 0, attempt)
-                found, has_ended = self._slice(link, dict(body, wait_s=FOLLOW_WAIT_S))
-                # Stay with the step and attempt that was met first: a retry is followed by whoever wants it.
-                step, attempt, offset = found.step or step, found.attempt, found.next_offset
-                if has_ended and found.eof and not found.data:
-                    return
-                yield found
-                if has_ended and found.eof:
-                    return
+                for found, has_ended in self._grown(link, body):
+                    # Stay with the step and attempt that was met first: a retry is followed by whoever wants it.
+                    step, attempt, offset = found.step or step, found.attempt, found.next_offset
+                    if has_ended and found.eof and not found.data:
+                        return
+                    yield found
+                    if has_ended and found.eof:
+                        return
         finally:
             link.close()
+
+    def _grown(self, link: AgentLink, body: dict[str, Any]) -> Iterator[tuple[LogSlice, bool]]:
+        """What is new, once there is something; of a long backlog so much at once that no answer is waited for."""
+        found, has_ended = self._slice(*link.call("log", dict(body, wait_s=FOLLOW_WAIT_S)))
+        yield found, has_ended
+        if found.eof or len(found.data) < REPLY_CAP_BYTES:
+            return
+        begin, body = found.next_offset, dict(body, step=found.step, attempt=found.attempt)
+        asks = [(dict(body, offset=begin + number * REPLY_CAP_BYTES), b"") for number in range(BACKLOG_SLICES)]
+        for answer, data in list(link.answers_ahead("log", asks, SLICES_AHEAD)):
+            then, has_ended = self._slice(answer, data)
+            if then.offset - then.gap_bytes != begin or not then.data:
+                # The log did not go on as was guessed: the next question begins where this one left off.
+                return
+            yield then, has_ended
+            begin = then.next_offset
 
     def stop(self, job_id: str, by: str, grace_s: int | None) -> JobReport:
         """Ask a job to end; the intent is recorded when this returns."""
@@ -274,8 +294,7 @@ class AgentBackend:
             raise self._nonsense(f"{name} answered no object")
         return answer
 
-    def _slice(self, link: AgentLink, body: dict[str, Any]) -> tuple[LogSlice, bool]:
-        answer, data = link.call("log", body)
+    def _slice(self, answer: Any, data: bytes) -> tuple[LogSlice, bool]:
         try:
             next_offset = int(answer["next_offset"])
             found = LogSlice(

@@ -108,7 +108,13 @@ class AgentLink:
     def call_ahead(
         self, name: str, requests: Iterable[tuple[dict[str, Any], bytes]], ahead: int, deadline_s: float = DEADLINE_S
     ) -> Iterator[bytes]:
-        """The payloads of several calls in their order, `ahead` of them asked for beforehand; raises at a refusal.
+        """The payloads of several calls, as `answers_ahead` gives them."""
+        return (payload for _, payload in self.answers_ahead(name, requests, ahead, deadline_s))
+
+    def answers_ahead(
+        self, name: str, requests: Iterable[tuple[dict[str, Any], bytes]], ahead: int, deadline_s: float = DEADLINE_S
+    ) -> Iterator[tuple[Any, bytes]]:
+        """Several calls' answers in their order, `ahead` of them asked for beforehand; raises at a refusal.
 
         Its answers must fit into what the connection holds, or both sides wait for each other: small requests for
         large answers, or the other way round. `deadline_s` is for each answer.
@@ -124,11 +130,11 @@ class AgentLink:
             for _ in range(waiting):
                 yield self._next(channel, watch)
 
-    def _next(self, channel: Channel, watch: Watch) -> bytes:
+    def _next(self, channel: Channel, watch: Watch) -> tuple[Any, bytes]:
         reply, payload = read_reply(channel.stdout, self._marker)
-        self._unwrapped(reply)
+        answer = self._unwrapped(reply)
         watch.restart()
-        return payload
+        return answer, payload
 
     def close(self) -> None:
         """End the connection; the agent sees the end of its input and goes. A call that still waits is cut off."""
