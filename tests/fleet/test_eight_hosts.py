@@ -1,4 +1,4 @@
-"""Eight hosts as one place to run: what the plan says of each, and what happens when links and power go.
+"""Eight hosts as one place to run: what the plan says of each, and what happens when links and power go."""
 
 from __future__ import annotations
 
