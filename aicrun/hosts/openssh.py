@@ -23,7 +23,7 @@ from aicrun.hosts.piped import PipedChannel
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_ciphers import quick_ciphers
-from aicrun.hosts.ssh_keys import trouble_of
+from aicrun.hosts.ssh_keys import mute_agent, trouble_of
 from aicrun.hosts.ssh_route import PLAIN_SESSION, Route, configuration
 
 CONNECT_TIMEOUT_S = 10
@@ -41,7 +41,7 @@ ForwardAgent no
 ForwardX11 no
 PermitLocalCommand no
 RemoteCommand none
-LogLevel INFO
+LogLevel ERROR
 """
 # What a hop's failure looks like from behind it.
 _TOLD_BY_NOBODY = (ssh_faults.JUMP, ssh_faults.DROPPED, ssh_faults.ENDED)
@@ -131,23 +131,24 @@ class OpenSshTransport:
             self._ended()
 
     def _call_explained(self, code: int, said: str, seen: bytes | None = None) -> AicrunError | None:
-        found = self._explained(code, said) or ssh_faults.of_agent_call(self._place, code, said, seen)
-        if found is not None and found.code == ssh_faults.LOGIN_SHELL and ssh_faults.is_windows(self._asked_aloud()):
+        found = self._explained(code, said, seen) or ssh_faults.of_agent_call(self._place, code, said, seen)
+        if found is not None and found.code == ssh_faults.LOGIN_SHELL and ssh_faults.is_windows(self._asked_aloud()[1]):
             return ssh_faults.windows(self._place)
         return found
 
-    def _explained(self, code: int, said: str, seen: bytes | None = None) -> AicrunError | None:  # noqa: ARG002
+    def _explained(self, code: int, said: str, seen: bytes | None = None) -> AicrunError | None:
         fault = ssh_faults.of_openssh(self._place, code, said)
         if fault is None:
             return None
         aloud = ""
-        is_behind = self._place.route.jumps and fault.code in _TOLD_BY_NOBODY
+        is_behind = bool(self._place.route.jumps) and fault.code in _TOLD_BY_NOBODY
+        # Without its less important words, which a banner would stand among, ssh does not say every reason.
+        is_unsaid = seen is not None and fault.code == ssh_faults.ENDED
         # Who did not answer in time would not answer now.
-        is_asked = fault.code == ssh_faults.UNKNOWN_KEY or (fault.code == ssh_faults.JUMP and "timed out" not in said)
-        if is_asked or is_behind:
-            aloud = self._asked_aloud()
-            plain = "\n".join(line for line in aloud.splitlines() if not line.startswith("debug"))
-            fault = ssh_faults.of_openssh(self._place, code, plain) or fault
+        is_hidden = fault.code == ssh_faults.JUMP and "timed out" not in said
+        if is_behind or is_unsaid or is_hidden or fault.code == ssh_faults.UNKNOWN_KEY:
+            again, aloud = self._asked_aloud()
+            fault = ssh_faults.of_openssh(self._place, again, ssh_faults.without_chatter(aloud)) or fault
         if fault.code == ssh_faults.UNKNOWN_KEY:
             return ssh_faults.unknown_key(self._place, _key_in(aloud), said)
         if fault.code == ssh_faults.AUTH:
@@ -155,8 +156,8 @@ class OpenSshTransport:
             return ssh_faults.plain(self._place, ssh_faults.KEY_FILE, trouble) if trouble else fault
         return fault
 
-    def _asked_aloud(self) -> str:
-        """What a talkative ssh says on the way there: the keys that are shown, and the words of a hop.
+    def _asked_aloud(self) -> tuple[int, str]:
+        """(exit code, what a talkative ssh says on the way there): the keys that are shown, and the words of a hop.
 
         A connection that is shared hides what its hops say (ControlPersist in sshconnect.c).
         """
@@ -172,8 +173,8 @@ class OpenSshTransport:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return said.stderr.decode("utf-8", "replace")
+            return 0, ""
+        return said.returncode, said.stderr.decode("utf-8", "replace")
 
     def _argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         return ("ssh", *_from(self._made()), "-T", *self._place.route.target.arguments, command_of(argv))
@@ -230,6 +231,8 @@ def _configuration(route: Route, folder: str) -> str:
         lines.append(f"ConnectTimeout {CONNECT_TIMEOUT_S}")
     if not route.keepalive_s:
         lines += [f"ServerAliveInterval {KEEPALIVE_S}", "ServerAliveCountMax 3"]
+    if not route.has_own_agent and mute_agent():
+        lines.append("IdentityAgent none")
     if not route.has_control_path:
         lines += ["ControlMaster auto", f"ControlPath {folder}/%C", f"ControlPersist {IDLE_S}"]
     other = configuration()

@@ -14,6 +14,7 @@ import os
 import socket
 import threading
 import time
+from functools import partial
 from typing import IO, Any
 
 import fabric
@@ -21,10 +22,13 @@ import paramiko
 
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults
+from aicrun.hosts.known_hosts import KnownKey, keys_for, text_of
 from aicrun.hosts.piped import STDERR_CAP_BYTES
 from aicrun.hosts.pulse import Pulse, heard_of
+from aicrun.hosts.raw_streams import Input, Output
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
+from aicrun.hosts.ssh_keys import mute_agent
 from aicrun.hosts.ssh_route import Route
 
 CONNECT_TIMEOUT_S = 10
@@ -46,77 +50,42 @@ _KINDS = {
 }
 
 
+# Ways to sign with a key of another name.
+_KIND_OF_KEY = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
+
+
 class CannotCarry(Exception):
     """fabric cannot reach this machine, and OpenSSH may: nothing was started there."""
 
 
-class _Offered(paramiko.MissingHostKeyPolicy):
-    """Accepts no key that is not known, and remembers what was offered."""
+class _KeyRefused(Exception):
+    """The machine shows a key that was not accepted for it; `known`: the accepted one of that type, may be empty."""
 
-    class Refused(Exception):
-        """The key of the machine is not known; `key` is as a person reads it."""
+    def __init__(self, offered: str, known: str) -> None:
+        super().__init__(offered)
+        self.offered, self.known = offered, known
 
-        def __init__(self, key: str) -> None:
-            super().__init__(key)
-            self.key = key
+    def told(self, place: ssh_faults.Place) -> HostUnreachable:
+        """The error for whoever asked."""
+        if self.known:
+            return ssh_faults.changed_key(place, self.offered, self.known)
+        return ssh_faults.unknown_key(place, self.offered)
+
+
+class _Accepted(paramiko.MissingHostKeyPolicy):
+    """Takes the keys that a person accepted, each of several, and no other.
+
+    paramiko's own check stumbles over lines it cannot read, knows no patterns, and takes one key of a type for all.
+    """
+
+    def __init__(self, keys: tuple[KnownKey, ...]) -> None:
+        self._keys = keys
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        """Refuse, with the key's fingerprint."""
-        raise self.Refused(_shown(key))
-
-
-def _shown(key: paramiko.PKey) -> str:
-    return f"{key.get_name().removeprefix('ssh-').upper()} {key.fingerprint}"
-
-
-class _Output(io.RawIOBase):
-    """The stdout of a channel as a raw stream; keeps its stderr from filling the window meanwhile."""
-
-    def __init__(self, channel: FabricChannel) -> None:
-        self._channel = channel
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._channel.received(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-class _Input(io.RawIOBase):
-    """The stdin of a channel as a raw stream; `is_left`: nobody waits any more for who does not take it."""
-
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._channel = channel
-        self.is_left = False
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        while True:
-            try:
-                sent = self._channel.send(bytes(data))
-            except TimeoutError as error:
-                # Slow is no fault: whether the line is dead is the pulse's to say, and how long is the caller's.
-                if self.is_left:
-                    raise BrokenPipeError(str(error)) from error
-            except (OSError, EOFError, paramiko.SSHException) as error:
-                raise BrokenPipeError(str(error)) from error
-            else:
-                if sent:
-                    return sent
-                raise BrokenPipeError("the channel is closed")
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            try:
-                self._channel.shutdown_write()
-            except (OSError, EOFError):
-                # The connection is gone: so is the pipe.
-                return
+        """Return for an accepted key; raises `_KeyRefused` for any other."""
+        offered = KnownKey(key.get_name(), key.asbytes())
+        if offered not in self._keys:
+            raise _KeyRefused(offered.shown, next((one.shown for one in self._keys if one.kind == offered.kind), ""))
 
 
 class FabricChannel:
@@ -127,9 +96,9 @@ class FabricChannel:
         self._transport = transport
         self._said = b""
         channel.settimeout(DRAIN_S)
-        self._input = _Input(channel)
+        self._input = Input(channel.send, channel.shutdown_write, (paramiko.SSHException,))
         self.stdin: IO[bytes] = io.BufferedWriter(self._input, BUFFER_BYTES)
-        self.stdout: IO[bytes] = io.BufferedReader(_Output(self), BUFFER_BYTES)
+        self.stdout: IO[bytes] = io.BufferedReader(Output(self.received), BUFFER_BYTES)
 
     def received(self, most: int) -> bytes:
         """Bytes of stdout, none at its end; stderr is taken out of the way meanwhile."""
@@ -262,15 +231,15 @@ class FabricTransport:
                 gateway.open()
             except CannotCarry:
                 raise
-            except _Offered.Refused as refused:
-                raise ssh_faults.unknown_key(self._of(jump), refused.key) from refused
+            except _KeyRefused as refused:
+                raise refused.told(self._of(jump)) from refused
             except Exception as error:
                 raise ssh_faults.plain(self._place, ssh_faults.JUMP, f"{jump.address}: {error}") from error
         connection = _connection(self._place.route, gateway)
         began_s = time.monotonic()
         try:
             connection.open()
-        except (paramiko.SSHException, OSError, EOFError, UnicodeError, _Offered.Refused) as error:
+        except (paramiko.SSHException, OSError, EOFError, ValueError, _KeyRefused) as error:
             raise self._refused(error, time.monotonic() - began_s) from error
         return connection
 
@@ -279,13 +248,11 @@ class FabricTransport:
 
     def _refused(self, error: Exception, took_s: float) -> Exception:
         place = self._place
-        if isinstance(error, _Offered.Refused):
-            return ssh_faults.unknown_key(place, error.key)
-        if isinstance(error, paramiko.BadHostKeyException):
-            return ssh_faults.changed_key(place, _shown(error.key), _shown(error.expected_key))
+        if isinstance(error, _KeyRefused):
+            return error.told(place)
         if isinstance(error, socket.gaierror):
             return ssh_faults.plain(place, ssh_faults.NO_NAME, error.strerror or "")
-        if isinstance(error, UnicodeError):
+        if isinstance(error, UnicodeEncodeError) or "'idna' codec" in str(error):
             # Python puts every name into the form of the name service; this one has none.
             return ssh_faults.plain(place, ssh_faults.NO_NAME, "no name service can have it")
         kind = _kind_of(error)
@@ -338,6 +305,7 @@ def _write_all(stream: IO[bytes], data: bytes) -> None:
 
 
 def _connection(route: Route, gateway: fabric.Connection | None) -> fabric.Connection:
+    keys = keys_for(map(text_of, route.known_hosts), route.host, route.port)
     config = fabric.Config(overrides={"load_ssh_configs": False}, lazy=True)
     connection = fabric.Connection(
         route.host,
@@ -346,26 +314,20 @@ def _connection(route: Route, gateway: fabric.Connection | None) -> fabric.Conne
         config=config,
         gateway=gateway,
         connect_timeout=route.connect_timeout_s or CONNECT_TIMEOUT_S,
-        connect_kwargs=_credentials(route),
+        connect_kwargs=_credentials(route, frozenset(key.kind for key in keys)),
     )
-    for path in route.known_hosts:
-        try:
-            connection.client.load_system_host_keys(os.path.expanduser(path))
-        except OSError:
-            # A file of known hosts that is not there knows none.
-            continue
-    # fabric's own policy would accept any key.
-    connection.client.set_missing_host_key_policy(_Offered())
+    # fabric's own policy would accept any key; without a list of its own it asks this one about every key.
+    connection.client.set_missing_host_key_policy(_Accepted(keys))
     return connection
 
 
-def _credentials(route: Route) -> dict[str, Any]:
+def _credentials(route: Route, kinds: frozenset[str]) -> dict[str, Any]:
     paths = [os.path.expanduser(path) for path in route.identities]
     found: dict[str, Any] = {
         "key_filename": [path for path in paths if os.path.isfile(path) and not path.endswith("_sk")],
-        "allow_agent": not route.identities_only,
+        "allow_agent": not route.identities_only and not mute_agent(),
         "look_for_keys": False,
-        "transport_factory": _quick,
+        "transport_factory": partial(_quick, kinds),
         "banner_timeout": CONNECT_TIMEOUT_S,
         "auth_timeout": CONNECT_TIMEOUT_S * 3,
         # Of the channel from a hop to what is behind it; paramiko's own is an hour.
@@ -390,11 +352,17 @@ def _disabled(route: Route) -> dict[str, list[str]]:
     return found
 
 
-def _quick(sock: Any, **options: Any) -> paramiko.Transport:
-    """A transport that sends small writes at once: the kernel would hold them back 40 ms else (`benchmarks/`)."""
+def _quick(kinds: frozenset[str], sock: Any, **options: Any) -> paramiko.Transport:
+    """A transport that sends small writes at once: the kernel would hold them back 40 ms else (`benchmarks/`).
+
+    A machine is asked for a key of one of the `kinds` that are known of it first.
+    """
     if isinstance(sock, socket.socket):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
-    return paramiko.Transport(heard_of(sock), **options)
+    transport = paramiko.Transport(heard_of(sock), **options)
+    of_keys = transport.get_security_options()
+    of_keys.key_types = sorted(of_keys.key_types, key=lambda kind: _KIND_OF_KEY.get(kind, kind) not in kinds)
+    return transport

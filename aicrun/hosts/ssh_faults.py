@@ -50,7 +50,7 @@ class Place:
 # OpenSSH's own words, in the order in which they decide (ssh.c, sshconnect.c, sshconnect2.c of OpenSSH 7.4 to 10).
 _SAID = (
     (CHANGED_KEY, r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for \S+ has changed|REVOKED HOST KEY"),
-    (UNKNOWN_KEY, r"Host key verification failed|No \S+ host key is known"),
+    (UNKNOWN_KEY, r"(?m)^(?:Host key verification failed|No \S+ host key is known)"),
     (NO_ALGORITHM, r"Unable to negotiate|no matching (?:cipher|mac|host key type|key exchange method) found"),
     (JUMP, r"stdio forwarding failed|Connection (?:closed|timed out).*UNKNOWN|channel 0: open failed"),
     (NO_NAME, r"Could not resolve hostname"),
@@ -63,6 +63,8 @@ _SAID = (
 )
 
 
+# What a hop can meet as well as the machine itself.
+_OF_EITHER = (REFUSED, TIMEOUT, NO_NAME, AUTH, DROPPED)
 # Of cmd and PowerShell, which know no `exec`, and of sshd itself, which both carriers are told.
 _WINDOWS = re.compile(r"for_Windows|is not recognized as (?:an internal or external command|the name of a cmdlet)")
 
@@ -74,6 +76,12 @@ def is_windows(said: str) -> bool:
 
 _OF_SSH = re.compile(r"debug\d:|OpenSSH_|Pseudo-terminal|Authenticated to|Transferred:|Bytes per")
 _REASON = r"connect to host|not found|[Nn]o such|refused|resolve|denied|verification failed|timed out"
+
+
+def without_chatter(said: str) -> str:
+    """What a talkative ssh said, without what it says always; only since the login, where it came so far."""
+    said = said[said.rfind("Authenticated to ") :] if "Authenticated to " in said else said
+    return "\n".join(line for line in said.splitlines() if not _OF_SSH.match(line))
 
 
 def of_agent_call(place: Place, code: int, said: str, seen: bytes | None = None) -> HostUnreachable | None:
@@ -115,12 +123,12 @@ def of_openssh(place: Place, code: int, said: str) -> HostUnreachable | None:
     if code != 255:
         return None
     kind = next((kind for kind, words in _SAID if re.search(words, said)), ENDED)
-    if kind in (REFUSED, TIMEOUT, NO_NAME, AUTH, DROPPED) and _is_of_jump(place, said):
+    if (kind == DROPPED and place.route.has_proxy) or (kind in _OF_EITHER and _is_of_jump(place, said)):
         kind = JUMP
     last = _telling(said)
     if kind == JUMP:
         # What stands in between speaks first, then ssh about what it could not read from it.
-        lines = first_lines("\n".join(line for line in said.splitlines() if not _OF_SSH.match(line)), 99)
+        lines = first_lines(without_chatter(said), 99)
         last = next((line for line in lines if re.search(_REASON, line)), lines[0] if lines else last)
     if kind == UNKNOWN_KEY:
         return unknown_key(place, "", said=last)
@@ -232,9 +240,17 @@ def unknown_key(place: Place, key: str, said: str = "") -> HostUnreachable:
                 f"compare it with the key shown on {place.name} itself",
                 "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
             ),
+            *_kept(place),
             Way("if they are equal, accept it by", f"{place.by_hand} exit"),
         ),
     )
+
+
+def _kept(place: Place) -> tuple[Way, ...]:
+    if place.route.known_hosts[:1] != ("/dev/null",):
+        return ()
+    what = f"your configuration keeps no key (/dev/null): below Host {place.route.target.host}, name a file"
+    return (Way(what, "UserKnownHostsFile ~/.ssh/known_hosts"),)
 
 
 def changed_key(place: Place, offered: str, known: str) -> HostUnreachable:

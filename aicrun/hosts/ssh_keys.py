@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import socket
 
 from aicrun.hosts.ssh_route import Route
 
 # The head of OpenSSH's own key format, and where the name of its cipher stands in it (PROTOCOL.key of OpenSSH).
 _MAGIC = b"openssh-key-v1\0"
+# SSH_AGENTC_REQUEST_IDENTITIES with its length (draft-miller-ssh-agent).
+_LIST_KEYS = b"\0\0\0\1\x0b"
+AGENT_ANSWERS_S = 3.0
 _BEGIN = "-----BEGIN OPENSSH PRIVATE KEY-----"
 
 
@@ -28,6 +32,26 @@ def trouble_of(route: Route) -> str:
             return f"{path}: {error.strerror}"
         if _has_passphrase(text):
             return f"{path} has a passphrase, and no agent that this command reaches holds the key"
+    mute = mute_agent()
+    return f"the agent at {mute} gives no answer" if mute else ""
+
+
+def mute_agent() -> str:
+    """The socket of an agent that takes a connection and gives no answer; empty for a good one, or for none.
+
+    Whoever asked such a one for keys would wait for ever; a locked one answers that it has none.
+    """
+    path = os.environ.get("SSH_AUTH_SOCK", "")
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(AGENT_ANSWERS_S)
+        try:
+            asked.connect(path)
+            asked.sendall(_LIST_KEYS)
+            asked.recv(1)
+        except TimeoutError:
+            return path
+        except OSError:
+            return ""
     return ""
 
 

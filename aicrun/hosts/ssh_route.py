@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from aicrun.errors import HostUnreachable, Way
+from aicrun.hosts.known_hosts import text_of
 
 VARIABLE = "AICRUN_SSH_CONFIG"
 FABRIC, OPENSSH = "fabric", "OpenSSH"
@@ -75,6 +76,7 @@ class Route:
 
     `host`, `user`, `port` are as resolved; `jumps` are targets in the order they are passed through;
     `has_own_identities`: the key files are named in the configuration, not the usual ones.
+    `has_own_agent`: the configuration names one, or forbids it; `has_proxy`: it has a ProxyCommand.
     `session`: the keys of `PLAIN_SESSION` that the configuration sets to something else.
     `algorithms` holds those lists of `ALGORITHMS` that differ from OpenSSH's own; after `keepalive_s` of silence (0:
     not configured) the machine is asked, and after `keepalive_most` times without an answer it counts as gone.
@@ -94,6 +96,8 @@ class Route:
     connect_timeout_s: int = 0
     has_control_path: bool = False
     session: tuple[str, ...] = ()
+    has_own_agent: bool = False
+    has_proxy: bool = False
     keepalive_s: int = 0
     keepalive_most: int = 3
     algorithms: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -167,6 +171,8 @@ def route_of(target: Target, said: Answer, plain: Answer, has_ticket: bool) -> R
         jumps=jumps,
         connect_timeout_s=_number(said, "connecttimeout", 0),
         has_control_path=_one(said, "controlpath") not in ("", "none"),
+        has_own_agent="identityagent" in said,
+        has_proxy=_one(said, "proxycommand") not in ("", "none"),
         session=tuple(key for key, value in PLAIN_SESSION.items() if _one(said, key) not in ("", value)),
         keepalive_s=_number(said, "serveraliveinterval", 0),
         keepalive_most=max(1, _number(said, "serveralivecountmax", 3)),
@@ -217,9 +223,25 @@ def ask(target: Target) -> Route:
     """
     if shutil.which("ssh") is None:
         why = "there is no ssh program here"
-        return Route(target, FABRIC, why, host=target.host, user=target.user, port=target.port or 22)
-    route = route_of(target, _told((*configuration(), *target.arguments)), _plain(), _has_ticket())
-    return with_markers(route, _text_of)
+        usual = tuple(f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa"))
+        known = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
+        host, user, port = target.host, target.user, target.port or 22
+        return Route(target, FABRIC, why, host, user, port, identities=usual, known_hosts=known)
+    said, plain = _told((*configuration(), *target.arguments)), _plain()
+    route = route_of(target, said, plain, _has_ticket())
+    return with_markers(_with_files(route, said, plain), text_of)
+
+
+def _with_files(route: Route, said: Answer, plain: Answer) -> Route:
+    """`route`, carried by OpenSSH where a file of known hosts is named that is not there as it is told.
+
+    A name with a space looks like two, and one with `%h` in it is filled in by ssh alone.
+    """
+    key = "userknownhostsfile"
+    paths = _one(said, key).split() if said.get(key) != plain.get(key) else []
+    if route.carrier == FABRIC and not all(os.path.exists(os.path.expanduser(path)) for path in paths):
+        return replace(route, carrier=OPENSSH, why="userknownhostsfile is set")
+    return route
 
 
 def usual(key: str) -> tuple[str, ...]:
@@ -275,11 +297,3 @@ def _unreadable(arguments: tuple[str, ...], said: str) -> HostUnreachable:
 
 def _has_ticket() -> bool:
     return bool(os.environ.get("KRB5CCNAME")) or os.path.exists(f"/tmp/krb5cc_{os.getuid()}")  # noqa: S108
-
-
-def _text_of(path: str) -> str:
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""

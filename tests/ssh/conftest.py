@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def host(way: Way) -> Iterator[Host]:
     """A machine `box`, reached by that way."""
     with laid(way) as found:
         yield found
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> Iterator[Path]:
+    """A folder that other accounts may enter, with a path short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="aic-", dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def over(carrier: str, alias: str = "box") -> Transport:

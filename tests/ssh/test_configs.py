@@ -14,9 +14,9 @@ import pytest
 from ssh.conftest import FABRIC, OPENSSH, over
 from ssh.test_faults import config_of, fault, words
 from ssh.test_ways import survey
-from ssh_rig import Sshd
+from ssh_rig import Sshd, key
 
-from aicrun.hosts import ssh_route
+from aicrun.hosts import ssh_keys, ssh_route
 from aicrun.hosts.carriers import SshTransport
 from aicrun.hosts.openssh import OpenSshTransport
 from aicrun.hosts.ssh_names import aliases
@@ -144,6 +144,75 @@ def test_long_names_deep_homes_and_other_letters_are_no_trouble(
 def test_a_name_that_no_name_service_can_have_is_not_known(daemon: Sshd, carrier: str) -> None:
     for alias in ("büro2", "a" * 300, "a/b"):
         assert fault(over(carrier, alias)).code == "AIC-E503"
+
+
+def test_what_stands_in_known_hosts_is_read_as_ssh_reads_it(daemon: Sshd, carrier: str, tmp_path: Path) -> None:
+    """Lines that nobody can read, an older key beside the new one, patterns, no port, a path with a space."""
+    kind, body = daemon.known().split()[1:]
+    old = (key(tmp_path / "old").with_suffix(".pub")).read_text().split()[1]
+    known = daemon.folder / "known_hosts"
+    odd = b"\xfc\xff\0 ssh-rsa AAAA\nother ssh-rsa AAAA!\nother ssh-foo AAAA\nshort\n"
+    known.write_bytes(odd + f"[127.0.0.1]:{daemon.port} {kind} {old}\n{daemon.known()}".encode())
+    assert survey(over(carrier)) == HERE
+    for name in (f"[127.*]:{daemon.port}", "127.0.0.1"):
+        known.write_text(f"{name} {kind} {body}\n")
+        assert survey(over(carrier)) == HERE
+    spaced = daemon.folder / "a folder"
+    spaced.mkdir()
+    (spaced / "known").write_text(daemon.known())
+    config_of(daemon).write_text(daemon.entry("box").replace(str(known), f'"{spaced}/known"'))
+    assert survey(chosen() if carrier == FABRIC else over(carrier)) == HERE
+
+
+def test_a_configuration_that_keeps_no_key_is_told_how_to_keep_one(daemon: Sshd, carrier: str) -> None:
+    config_of(daemon).write_text(daemon.entry("box").replace(f"{daemon.folder}/known_hosts", "/dev/null"))
+    error = fault(over(carrier))
+    assert (error.code, "UserKnownHostsFile ~/.ssh/known_hosts" in words(error)) == ("AIC-E501", True)
+
+
+def test_key_files_that_are_none_are_passed_over(daemon: Sshd) -> None:
+    for number, data in enumerate((b"\xff\xfe\0", b"", b"-----BEGIN RSA PRIVATE KEY-----\nAAAA\n")):
+        path = daemon.folder / f"odd-{number}"
+        path.write_bytes(data)
+        path.chmod(0o600)
+        good = f"  IdentityFile {daemon.user_key}\n"
+        config_of(daemon).write_text(daemon.entry("box").replace(good, f"  IdentityFile {path}\n{good}"))
+        assert survey(chosen()) == HERE
+    config_of(daemon).write_text(daemon.entry("box").replace(str(daemon.user_key), str(daemon.folder / "odd-0")))
+    assert fault(chosen()).code == "AIC-E506"
+
+
+def test_an_agent_that_never_answers_keeps_nobody(
+    daemon: Sshd, carrier: str, monkeypatch: pytest.MonkeyPatch, short: Path
+) -> None:
+    monkeypatch.setattr(ssh_keys, "AGENT_ANSWERS_S", 0.3)
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(short / "agent"))
+        agent.listen(9)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(short / "agent"))
+        config_of(daemon).write_text(daemon.entry("box").replace("  IdentitiesOnly yes\n", ""))
+        assert survey(over(carrier)) == HERE
+        daemon.user_key.unlink()
+        other = key(daemon.folder / "other")
+        text = daemon.entry("box").replace("  IdentitiesOnly yes\n", "")
+        config_of(daemon).write_text(text.replace(str(daemon.user_key), str(other)))
+        error = fault(chosen())
+        assert (error.code, f"{short}/agent gives no answer" in words(error)) == ("AIC-E507", True), words(error)
+
+
+def test_a_banner_is_no_word_of_ssh(daemon: Sshd, carrier: str) -> None:
+    """What a site says to everybody is not taken for why a connection ended."""
+    daemon.close()
+    banner = daemon.folder / "banner"
+    banner.write_text("Permission denied to strangers. Connection refused. Host key verification failed.\n")
+    daemon.config.write_text(f"{daemon.config.read_text()}Banner {banner}\n")
+    daemon.start()
+    start_file = daemon.folder.parent / "home/.bashrc"
+    start_file.write_text("kill -9 $PPID\n")
+    error = fault(over(carrier))
+    assert (error.code, "strangers" in words(error)) == ("AIC-E511", False), words(error)
+    start_file.unlink()
+    assert survey(over(carrier)) == HERE
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,14 +56,6 @@ def account(request: pytest.FixtureRequest) -> Iterator[tuple[str, str, Path]]:
     yield user, request.param, Path("/home", user)
     end_processes_with(f"HOME=/home/{user}\0")
     subprocess.run(["userdel", "-rf", user], capture_output=True, check=True)
-
-
-@pytest.fixture
-def short(tmp_path: Path) -> Iterator[Path]:
-    """A folder that other accounts may enter, with a path short enough for a socket."""
-    with tempfile.TemporaryDirectory(prefix="aic-", dir="/tmp") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 def test_every_login_shell_with_a_noisy_start_file(
