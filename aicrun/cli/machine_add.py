@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterable
@@ -26,6 +27,9 @@ from aicrun.spec.inventory import FILE, find_inventory, load_inventory
 from aicrun.spec.inventory_edit import quoted_text, with_machine
 from aicrun.spec.inventory_file import change
 from aicrun.spec.model import Machine, SshReach
+
+# As the schema of machines.yaml has it: told before the machine is tried.
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 @click.command("add", epilog="Example: aicrun machines add lab --ssh ana@10.0.0.7:2222 --keep 0")
@@ -56,6 +60,10 @@ def add_command(screen: Screen, /, name: str | None, machines: str, **wishes: ob
     if name in [machine.name for machine in listed]:
         look = Way("look at it", f"aicrun machines check {name}")
         raise UsageError("AIC-E019", f"{path} has a machine {name} already", ways=(look,))
+    if not _NAME.fullmatch(name):
+        other = Way("give it another", f"aicrun machines add NAME --ssh {shlex.quote(str(wishes['target']) or name)}")
+        message = f"{harmless(name)} is no machine's name: those have letters, digits, . _ - and at most 63 of them"
+        raise UsageError("AIC-E006", message, ways=(other,))
     entry = Machine(name, SshReach(str(wishes["target"]) or name), data=str(wishes["data"]))
     if wishes["untried"]:
         return _added(screen, path, entry, _unseen(keep), bool(wishes["yes"]))

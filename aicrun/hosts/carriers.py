@@ -6,12 +6,14 @@ takes over for good, and its refusal is the one that counts. A call is never sen
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from aicrun.errors import HostUnreachable, Way
 from aicrun.hosts.openssh import OpenSshTransport
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_route import FABRIC, OPENSSH, Route, Target, ask
@@ -88,7 +90,27 @@ class SshTransport:
             return self._carrier
 
 
+def _circle(route: Route) -> tuple[Target, ...]:
+    """The hops that lead back to one of them, in order; empty when there are none.
+
+    ssh follows the first hop's own ProxyJump, a process for each, and would never stop.
+    """
+    seen = [route.target]
+    while route.jumps:
+        first = route.jumps[0]
+        if first in seen:
+            return (*seen, first)
+        seen.append(first)
+        route = ask(first)
+    return ()
+
+
 def _choose(name: str, route: Route) -> FabricTransport | OpenSshTransport:
+    circle = [target.host for target in _circle(route)]
+    if circle:
+        ways = (Way("see where one of them leads", f"ssh -G {shlex.quote(circle[-1])}"),)
+        facts = (("hops", " over ".join(circle)),)
+        raise HostUnreachable("AIC-E509", f"the jump hosts of {name} go round in a circle", facts=facts, ways=ways)
     jumps = tuple(ask(jump) for jump in route.jumps)
     for jump in jumps:
         if jump.carrier != FABRIC or jump.jumps:

@@ -18,6 +18,16 @@ def aliases() -> tuple[str, ...]:
     return tuple(dict.fromkeys(_names(other[1] if other else "~/.ssh/config", _DEPTH)))
 
 
+def _words(rest: str) -> list[str]:
+    """The words of a line, those in quotes as they are, up to a comment."""
+    words = []
+    for quoted, bare in re.findall(r'"([^"]*)"|(\S+)', rest):
+        if bare.startswith("#"):
+            break
+        words.append(quoted or bare)
+    return words
+
+
 def _names(path: str, depth: int) -> list[str]:
     try:
         with open(os.path.expanduser(path), encoding="utf-8", errors="replace") as stream:
@@ -28,9 +38,10 @@ def _names(path: str, depth: int) -> list[str]:
     folder = os.path.expanduser("~/.ssh")
     found: list[str] = []
     for word, rest in _LINE.findall(text):
-        for part in rest.replace('"', " ").split():
+        for part in _words(rest):
             if word.lower() == "host":
-                found += [part] if not set(part) & set("*?!") else []
+                # What has a space in it is written in quotes, and no machine can have it as a name.
+                found += [part] if not set(part) & set("*?! ") else []
             elif depth:
                 for one in sorted(glob.glob(os.path.join(folder, os.path.expanduser(part)))):
                     found += _names(one, depth - 1)

@@ -292,3 +292,24 @@ def test_lists_of_algorithms_without_a_common_entry_are_told(daemon: Sshd) -> No
     set_entry(daemon, "HostKeyAlgorithms ssh-rsa")
     error = fault(chosen())
     assert (error.code, "ssh-ed25519" in words(error)) == ("AIC-E521", True), words(error)
+
+
+def test_hops_that_lead_back_are_told_and_none_is_started(daemon: Sshd) -> None:
+    """A process for each, without an end, is what ssh itself would start."""
+    for text in (
+        "Host *\n  ProxyJump hop\n" + daemon.entry("box") + daemon.entry("hop"),
+        daemon.entry("box", "ProxyJump hop")
+        + daemon.entry("hop", "ProxyJump far")
+        + daemon.entry("far", "ProxyJump box"),
+    ):
+        config_of(daemon).write_text(text)
+        error = fault(chosen())
+        assert (error.code, "in a circle" in error.message, "hop" in words(error)) == ("AIC-E509", True, True)
+    config_of(daemon).write_text("Host * !hop\n  ProxyJump hop\n" + daemon.entry("box") + daemon.entry("hop"))
+    assert survey(chosen()) == HERE
+
+
+def test_what_no_machine_can_be_called_is_not_offered(daemon: Sshd) -> None:
+    text = 'Host "my box" büro # a comment\nHost="quoted"\nhost lab *.lan !x\nMatch host y\n#Host gone\n'
+    config_of(daemon).write_text(text)
+    assert aliases() == ("büro", "quoted", "lab")

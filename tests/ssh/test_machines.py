@@ -54,6 +54,8 @@ def test_what_does_not_answer_is_not_written_unless_it_is_wished(person: Person,
     host.daemon.close()
     refused = person.run("machines", "add", "box", "--yes")
     assert (refused.returncode, "AIC-E504" in refused.stderr, file_of(person).exists()) == (6, True, False)
+    named = person.run("machines", "add", "büro", "--yes")
+    assert (named.returncode, "machines add NAME --ssh 'büro'" in named.stderr) == (3, True), named.stderr
     assert person.run("machines", "add", "box", "--untried", "--yes").returncode == 0
     assert "no answer" in person.run("machines").stdout
 
