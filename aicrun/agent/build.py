@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple
 
-from aicrun.agent import later, requirements, store
+from aicrun.agent import later, store
 from aicrun.agent.environment import OTHER_SYSTEM_PATH, SYSTEM_PATH
 from aicrun.agent.home import Home
 from aicrun.agent.machine import libc
@@ -211,6 +211,9 @@ def _lock(path: str, shop: Workshop) -> int:
 
 
 def _refuse_local(setup: Setup) -> None:
+    # Imported here: most jobs have their environment already, or need none.
+    from aicrun.agent import requirements
+
     for number, line, why in requirements.refused_lines(setup.requirements):
         raise SetupFailed("%s:%d: %s: %s" % (setup.requirements_name or "requirements", number, line, why))
     for package in setup.packages:

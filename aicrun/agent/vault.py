@@ -7,7 +7,6 @@ import os
 import re
 from typing import Any, Dict, Tuple
 
-from aicrun.agent import launch
 from aicrun.agent.home import Home, listed
 from aicrun.agent.records import read_record, write_record
 from aicrun.agent.redact import LEAST_CHARACTERS
@@ -83,6 +82,9 @@ def remove(job_dir: str) -> None:
 
 def remove_unneeded(home: Home) -> None:
     """Remove the values of every job that has no keeper: nobody will ask for them any more."""
+    # Imported here: a setup reads values and asks for nobody's keeper.
+    from aicrun.agent import launch
+
     for job_id in listed(home.jobs()):
         job_dir = os.path.join(home.jobs(), job_id)
         if not any(name.startswith(names.SECRETS) for name in listed(job_dir)):
