@@ -70,43 +70,7 @@ def agents_folder():
     os.makedirs(folder, mode=0o700, exist_ok=True)
     return folder
 
-def digest_of(folder):
-    import hashlib
-    rows = []
-    for at, _, names in os.walk(folder):
-        for name in names:
-            with open(os.path.join(at, name), "rb") as stream:
-                content = hashlib.sha256(stream.read()).hexdigest()
-            rows.append("%%s\0f\0%%s\n" %% (os.path.relpath(os.path.join(at, name), folder), content))
-    return hashlib.sha256(("aicrun-tree-1\n" + "".join(sorted(rows))).encode("utf-8")).hexdigest()
-
-def unpack(archive, target):
-    import compileall, io, shutil, tarfile, tempfile
-    growing = tempfile.mkdtemp(prefix=".unpacking-", dir=os.path.dirname(target))
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-            for entry in tar.getmembers():
-                parts = entry.name.split("/")
-                if not entry.isreg() or os.path.isabs(entry.name) or ".." in parts or "" in parts:
-                    return "the archive holds %%r" %% entry.name
-                place = os.path.join(growing, entry.name)
-                os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-                with open(place, "wb") as stream:
-                    stream.write(tar.extractfile(entry).read())
-        if digest_of(growing) != ASKED["digest"]:
-            return "what arrived does not have the digest of the agent"
-        compileall.compile_dir(growing, ddir=target, quiet=2)
-        try:
-            os.rename(growing, target)
-        except OSError:
-            # Another client was faster; the folder's name is its content.
-            if not os.path.isdir(target):
-                raise
-        return ""
-    finally:
-        shutil.rmtree(growing, ignore_errors=True)
-
-def begin():
+%(unpack)sdef begin():
     os.umask(0o077)
     # Read first, so that the client never writes to a pipe that nobody reads.
     archive = sys.stdin.buffer.read(ASKED["archive_bytes"])
@@ -135,9 +99,49 @@ begin()
 """
 
 
+# Only with an archive: what is compiled there for every command is short else.
+_UNPACK = r"""def digest_of(folder):
+    import hashlib
+    rows = []
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(at, name), "rb") as stream:
+                content = hashlib.sha256(stream.read()).hexdigest()
+            rows.append("%s\0f\0%s\n" % (os.path.relpath(os.path.join(at, name), folder), content))
+    return hashlib.sha256(("aicrun-tree-1\n" + "".join(sorted(rows))).encode("utf-8")).hexdigest()
+
+def unpack(archive, target):
+    import compileall, io, shutil, tarfile, tempfile
+    growing = tempfile.mkdtemp(prefix=".unpacking-", dir=os.path.dirname(target))
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+            for entry in tar.getmembers():
+                parts = entry.name.split("/")
+                if not entry.isreg() or os.path.isabs(entry.name) or ".." in parts or "" in parts:
+                    return "the archive holds %r" % entry.name
+                place = os.path.join(growing, entry.name)
+                os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+                with open(place, "wb") as stream:
+                    stream.write(tar.extractfile(entry).read())
+        if digest_of(growing) != ASKED["digest"]:
+            return "what arrived does not have the digest of the agent"
+        compileall.compile_dir(growing, ddir=target, quiet=2)
+        try:
+            os.rename(growing, target)
+        except OSError:
+            # Another client was faster; the folder's name is its content.
+            if not os.path.isdir(target):
+                raise
+        return ""
+    finally:
+        shutil.rmtree(growing, ignore_errors=True)
+
+"""
+
+
 def opening(bundle: Bundle, marker: str, *, with_archive: bool) -> bytes:
     """What the client writes first on the pipe of `ARGV`: the script, and the archive when the host asked for it."""
     archive = bundle.archive if with_archive else b""
     asked = json.dumps({"marker": marker, "digest": bundle.digest, "archive_bytes": len(archive)})
-    script = (_SCRIPT % {"asked": asked}).encode("ascii")
+    script = (_SCRIPT % {"asked": asked, "unpack": _UNPACK if with_archive else ""}).encode("ascii")
     return b"exit %d\n%d\n" % (SHELL_REPLACED, len(script)) + script + archive
