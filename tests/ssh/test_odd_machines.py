@@ -168,11 +168,13 @@ def test_a_connection_that_is_half_open_is_given_up_and_a_follower_goes_on_where
     assert (following.returncode, seen + out.splitlines(True)) == (0, [f"line {i}\n" for i in range(1, 502)]), err
 
 
+# What a login may have set, and no run may notice.
+LOGIN = {"LC_ALL": "C", "TMPDIR": "/nonexistent", "PYTHONHOME": "/x", "PYTHONPATH": "/y", "IFS": "x", "ENV": "/bin/ls"}
 HOSTILE = 'a\'b "c" $HOME ${LR} `id` * ? ! \\ ~ # & | ; < > ( ) { } % \t é 漢字 🦊 end'
 
 
 def test_what_the_spec_says_reaches_one_shell_byte_for_byte(odd: Odd) -> None:
-    odd.start()
+    odd.start(env={**LOGIN, "USER": "", "SHELL": "/bin/nope", "TZ": "Mars/Olympus"})
     quoted = HOSTILE.replace("'", "'\\''")
     command = f"""printf '%s\\0' "$ODD" "$LINES_" "$EMPTY" > "$HOME/said"
 cat >> "$HOME/said" <<'EOF'
