@@ -243,6 +243,10 @@ AIC-E644 unwritable: a file over there cannot be written
 AIC-E645 transfer_failed: what arrived is not what was sent
   The SHA-256 of the two sides differ. Nothing was put in place. The file may have been written to meanwhile.
   | aicrun pull lab:/data/out/model.bin .
+AIC-E646 a file here cannot be written
+  What was pulled has no place on this machine: the folder is read-only or not yours, or the disk is full.
+  What arrived lies beside its place where it could, and goes on from there.
+  | df -h .
 AIC-E650 a source file changed while it was read
   What is sent must be what was hashed. A file was written meanwhile, so nothing was started.
   | aicrun apply run.yaml

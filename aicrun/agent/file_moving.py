@@ -150,6 +150,9 @@ def begin(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
                 return dict(told, offset=size, same=True), b""
             if not body.get("replace"):
                 raise Refused("exists", "%s is there already and differs" % path, {"path": path})
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            raise Refused("not_found", "the folder %s is not there" % folder, {"path": path})
         part = _part(path, key)
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         have = os.lstat(part).st_size

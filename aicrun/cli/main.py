@@ -196,4 +196,5 @@ def _told(screen: Screen, error: AicrunError) -> int:
     if screen.json:
         screen.document("error", document(error))
     screen.err(lines(error))
-    return error.exit
+    # A wrong command line is one also where a program's own code is passed on.
+    return screen.ours if screen.ours and not isinstance(error, UsageError) else error.exit

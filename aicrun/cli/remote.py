@@ -11,6 +11,7 @@ import click
 from aicrun import api
 from aicrun.cli.hosts import machine_of
 from aicrun.cli.options import with_json, with_machines
+from aicrun.cli.safe_text import Bare
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.endings import headline
 from aicrun.errors import AicrunError, Exit, UsageError, Way
@@ -39,9 +40,11 @@ def exec_command(screen: Screen, /, machine: str, command: tuple[str, ...], mach
     It ends when you are cut off. At most 1 MiB of output is kept. Training belongs into a run.
     """
     wanted = _wanted(command, wishes)
+    screen.ours = OURS
     with api.open_session(machines) as (session, _):
         name = machine_of(session, machine)
         said = _Heard(screen, name)
+        screen.interrupted = (f"The command on {name} was ended, with all that it had started.",)
         try:
             for part in api.execute(session, name, wanted):
                 said.take(part)
@@ -74,6 +77,7 @@ def ssh_command(screen: Screen, run: str, ports: tuple[int, ...], secrets: bool,
     """
     with api.open_session(machines) as (session, _):
         found = api.find(session, run)
+        screen.ours = OURS
         argv = api.shell(session, found, secrets, ports)
     if found.standing.status.terminal:
         screen.err([f"{headline(found)}: nothing of it runs any more."])
@@ -114,6 +118,8 @@ class _Heard:
         self._machine = machine
         self._kept: tuple[list[bytes], list[bytes]] = ([], [])
         self._last: api.Said | None = None
+        self._bare = (Bare(), Bare()) if screen.out_terminal else None
+        self._at_start = True
         self.began = False
 
     def take(self, part: api.Said) -> None:
@@ -123,14 +129,30 @@ class _Heard:
             self._kept[0].append(part.out)
             self._kept[1].append(part.err)
             return
-        self._screen.raw(part.out)
-        sys.stderr.buffer.write(part.err)
+        if self._bare is None:
+            self._screen.raw(part.out)
+        else:
+            # What a host says is harmless before a terminal sees it; a pipe gets it as it is.
+            sys.stdout.write(self._bare[0].feed(part.out) + (self._bare[0].rest() if part.out else ""))
+            sys.stdout.flush()
+        self._at_start = part.out.endswith(b"\n") if part.out else self._at_start
+        self._say(part.err)
+
+    def _say(self, data: bytes) -> None:
+        if self._bare is not None and self._screen.err_terminal:
+            sys.stderr.write(self._bare[1].feed(data) + (self._bare[1].rest() if data else ""))
+            sys.stderr.flush()
+            return
+        sys.stderr.buffer.write(data)
         sys.stderr.buffer.flush()
 
     def done(self) -> int:
         """Say what is left to say; the exit code of the command."""
         last = self._last
         ended = last is not None and last.ended
+        remarks = last is not None and (last.dropped_bytes or last.timed_out)
+        if remarks and self._screen.out_terminal and not self._at_start and not self._screen.json:
+            self._screen.err([""])
         if last is not None and last.dropped_bytes:
             self._screen.err([f"{last.dropped_bytes} bytes over 1 MiB of output were not kept; the command went on."])
         if last is not None and last.timed_out:

@@ -100,6 +100,8 @@ class Screen:
     debug: bool = False
     typed: str = "aicrun"
     interrupted: tuple[str, ...] = ()
+    # The exit code of what fails on our side, where a program's own code is passed on; 0: by the table.
+    ours: int = 0
     _rewriting: bool = field(default=False, repr=False)
 
     @property

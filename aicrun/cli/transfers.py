@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from aicrun import api
 from aicrun.cli.options import FILE, with_json, with_machines
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.transfer import Bar, moved_lines
-from aicrun.errors import Exit, UsageError, Way
+from aicrun.errors import Exit, HostRefused, UsageError, Way
 
 
 @click.command("push", epilog="Example: aicrun push corpus/ lab:/data/")
@@ -27,7 +31,8 @@ def push_command(screen: Screen, path: str, there: str, replace: bool, machines:
     with api.open_session(machines) as (session, _), Bar(screen) as bar:
         session.machine(machine)
         _interruptible(screen, f"aicrun push {path} {there}")
-        moved = api.transfer.push(session, path, machine, to, replace, bar.tell)
+        with _told_how(screen, machine, to):
+            moved = api.transfer.push(session, path, machine, to, replace, bar.tell)
     return _done(screen, "push", moved)
 
 
@@ -44,7 +49,8 @@ def pull_command(screen: Screen, there: str, path: str, replace: bool, machines:
     with api.open_session(machines) as (session, _), Bar(screen) as bar:
         session.machine(machine)
         _interruptible(screen, f"aicrun pull {there} {path}")
-        moved = api.transfer.pull(session, machine, source, path, replace, bar.tell)
+        with _told_how(screen, machine, source):
+            moved = api.transfer.pull(session, machine, source, path, replace, bar.tell)
     return _done(screen, "pull", moved)
 
 
@@ -54,6 +60,24 @@ def _there(text: str) -> tuple[str, str]:
         ways = (Way("write it like", "lab:/data/out"), Way("or below your home there", "lab:~/out"))
         raise UsageError("AIC-E006", f"{text}: MACHINE:PATH is expected, with a path from / or ~/ on", ways=ways)
     return found
+
+
+@contextmanager
+def _told_how(screen: Screen, machine: str, path: str) -> Iterator[None]:
+    """A refusal of the machine's gets the command to type next."""
+    try:
+        yield
+    except HostRefused as error:
+        quoted = shlex.quote(path) if not path.startswith("~/") else "~/" + shlex.quote(path[2:])
+        folder = quoted.rpartition("/")[0] or "/"
+        look = Way("look what is there", f"aicrun exec {machine} -- {shlex.quote(f'ls -ld {quoted}')}")
+        ways = {
+            "exists": (Way("replace it", f"{screen.typed} --replace"),),
+            "not_found": (Way("look what is there", f"aicrun exec {machine} -- {shlex.quote(f'ls -la {folder}')}"),),
+            "unwritable": (look, Way("room and rights there", f"aicrun doctor {machine}")),
+        }
+        error.ways = error.ways or ways.get(error.token, (look,))
+        raise
 
 
 def _interruptible(screen: Screen, again: str) -> None:

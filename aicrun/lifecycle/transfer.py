@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from aicrun.errors import TransferFailed, UsageError, Way
+from aicrun.errors import AicrunError, TransferFailed, UsageError, Way
 from aicrun.hosts.backend import Backend, RemoteFiles, Sending
 from aicrun.lifecycle.arriving import Arriving
 from aicrun.lifecycle.session import Session
@@ -65,14 +66,13 @@ def pull(session: Session, machine: str, path: str, to: str, replace: bool, tell
         if there[name]:
             same += 1
         else:
-            tell(Moving(name or os.path.basename(place), done, whole))
-            _bring(
-                backend,
-                _beyond(found.path, name),
-                place,
-                (size, mode, replace),
-                _telling(tell, name, done, whole),
-            )
+            shown = name or os.path.basename(place)
+            tell(Moving(shown, done, whole))
+            about = (size, mode, replace)
+            try:
+                _bring(backend, _beyond(found.path, name), place, about, _telling(tell, shown, done, whole))
+            except OSError as error:
+                raise _unwritable(place, error) from error
         done += size
     tell(Moving("", done, whole))
     return Moved(top, len(plan), whole, same, found.skipped)
@@ -101,6 +101,14 @@ def _key(session: Session, place: str, state: os.stat_result) -> str:
     """What tells this content from others while it arrives: whose file it is, and when it was last written to."""
     whose = f"{session.by} {os.path.realpath(place)} {state.st_size} {state.st_mtime_ns}"
     return hashlib.sha256(whose.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _unwritable(place: str, error: OSError) -> AicrunError:
+    if isinstance(error, FileExistsError):
+        return UsageError("AIC-E020", f"{place} is there already", ways=(Way("replace it", "--replace"),))
+    folder = os.path.dirname(os.path.abspath(place))
+    ways = (Way("look at the folder", f"ls -ld {shlex.quote(folder)}"), Way("and at its room", "df -h ."))
+    return TransferFailed("AIC-E646", f"{place} cannot be written here: {error.strerror}", ways=ways)
 
 
 def _telling(tell: Tell, name: str, before: int, whole: int) -> Callable[[int], None]:

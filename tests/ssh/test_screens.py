@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from agent_rig import command_line
 from fake_nvml.driver import FakeDriver, can_be_built
+from integration.project import Project
 from private_locks import made_private
-from ssh_rig import Sshd
-from support import Person, end_processes_with
+from ssh_rig import Sshd, free_port
+from support import Person, end_processes_with, processes_with, until
 from terminal import CTRL_C, Terminal, aicrun
 
 from aicrun.hosts.ssh_route import VARIABLE
@@ -47,6 +50,11 @@ class Desk:
         """A command in a terminal."""
         self.terminals.append(aicrun(self.person, *args))
         return self.terminals[-1]
+
+    def knows_box(self) -> None:
+        """The machine is in the inventory, by hand."""
+        self.file.parent.mkdir(parents=True)
+        self.file.write_text("version: 1\nmachines:\n  - {name: box, ssh: box}\n  - {name: here, local: true}\n")
 
     @property
     def file(self) -> Path:
@@ -107,13 +115,12 @@ def test_a_kept_card_that_is_gone_is_told(desk: Desk) -> None:
 
 
 @needs_cards
-@pytest.mark.parametrize(
-    ("word", "told"), [("7", "is no card of box"), ("GPU-", "names several cards of box"), ("GPU-3090B", "")]
-)
-def test_a_card_to_keep_is_named_by_number_or_the_beginning_of_its_uuid(desk: Desk, word: str, told: str) -> None:
-    added = desk.person.run("machines", "add", "box", "--keep", word, "--yes")
-    assert (added.returncode, told in added.stderr) == (3 if told else 0, True), added.stderr
-    assert desk.file.exists() is not bool(told)
+def test_a_card_to_keep_is_named_by_number_or_the_beginning_of_its_uuid(desk: Desk) -> None:
+    for words, told in ((("--keep", "7"), "is no card of box"), (("--keep", "GPU-"), "names several cards of box")):
+        added = desk.person.run("machines", "add", "box", *words, "--yes")
+        assert (added.returncode, told in added.stderr, desk.file.exists()) == (3, True, False), added.stderr
+    assert desk.person.run("machines", "add", "box", "--keep", "GPU-3090B", "--untried", "--yes").returncode == 0
+    assert "keep_free: [GPU-3090B]" in desk.file.read_text()
 
 
 def test_ctrl_c_at_a_question_writes_nothing(desk: Desk) -> None:
@@ -122,3 +129,88 @@ def test_ctrl_c_at_a_question_writes_nothing(desk: Desk) -> None:
     adding.type(CTRL_C)
     code, text = adding.end()
     assert (code, "Traceback" in text, desk.file.exists()) == (130, False, False), text
+
+
+def test_ctrl_c_in_a_short_command_ends_it_there(desk: Desk) -> None:
+    desk.knows_box()
+    going = desk.types("exec", "box", "--", "echo begun; exec sleep 4711")
+    going.shows("begun")
+    going.type(CTRL_C)
+    code, text = going.end()
+    assert (code, "was ended, with all that it had started" in text) == (130, True), text
+    until(lambda: not [pid for pid in processes_with(f"HOME={desk.home}\0") if b"4711" in command_line(pid)])
+
+
+def test_what_a_short_command_says_is_harmless_on_a_terminal_and_bare_in_a_pipe(desk: Desk) -> None:
+    desk.knows_box()
+    words = ("exec", "box", "--", r"printf 'a\033]0;owned\007b\n'")
+    shown = desk.types(*words)
+    assert shown.end()[0] == 0
+    assert "owned" not in shown.raw
+    assert "ab" in shown.raw
+    assert desk.person.run(*words).stdout == "a\x1b]0;owned\x07b\n"
+
+
+def test_a_short_command_that_cannot_be_started_fails_as_ours(desk: Desk) -> None:
+    desk.knows_box()
+    assert desk.person.run("exec", "box", "--cwd", "/nowhere", "--", "true").returncode == 255
+    assert desk.person.run("exec", "nobody", "--", "true").returncode == 3
+    desk.daemon.close()
+    assert desk.person.run("exec", "box", "--", "true").returncode == 255
+
+
+@pytest.mark.parametrize("way", ["push", "pull"])
+def test_ctrl_c_in_a_transfer_leaves_it_resumable_and_says_how(desk: Desk, way: str) -> None:
+    desk.knows_box()
+    here, there = desk.person.home / "big", desk.home / "big"
+    with (here if way == "push" else there).open("wb") as stream:
+        stream.truncate(8 * 1024**3)
+    words = ("push", "big", "box:~/") if way == "push" else ("pull", "box:~/big")
+    going = desk.types(*words)
+    going.shows("of 8.0 GiB, ")
+    going.type(CTRL_C)
+    code, text = going.end()
+    assert (code, f"Go on with: aicrun {' '.join(words)}" in text) == (130, True), text
+    assert all(len(line) <= 80 for line in text.replace("\r", "\n").splitlines()), text
+    place = there if way == "push" else here
+    assert not place.exists()
+    assert [path for path in place.parent.iterdir() if path.name.endswith(".aicrun-part") and path.stat().st_size]
+
+
+def test_refusals_of_a_transfer_have_the_command_to_type_next(desk: Desk) -> None:
+    desk.knows_box()
+    (desk.home / "x").write_text("other")
+    (desk.person.home / "x").write_text("mine")
+    for words, code, told in (
+        (("push", "x", "box:~/"), 7, "aicrun push x 'box:~/' --replace"),
+        (("push", "x", "box:~/no/where/x"), 7, "/no/where is not there"),
+        (("pull", "box:~/nothing"), 7, "aicrun exec box -- 'ls -la ~'"),
+        (("pull", "box:~/x", "/proc/x"), 14, "ls -ld /proc"),
+    ):
+        done = desk.person.run(*words)
+        assert (done.returncode, told in done.stderr) == (code, True), done.stderr
+
+
+def test_a_shell_of_a_run_in_a_terminal_and_a_port_of_it_here(desk: Desk) -> None:
+    desk.knows_box()
+    project = Project(desk.person)
+    project.write(command="python3 work.py 300", more="env: {LR: 1e-4}\n")
+    assert project.run("apply", "--yes", "--except", "here").returncode == 0
+    until((desk.home / "starts").exists, 60)
+    port = free_port()
+    shell = desk.types("ssh", "quick", "--port", str(port))
+    shell.shows("(quick) ")
+    shell.type("echo LR=$LR; stty size\n")
+    shell.shows("LR=1e-4")
+    shell.shows("24 80")
+    shell.type(CTRL_C)
+    shell.shows("(quick) ")
+    # ssh itself has that port here. Both sides are one machine, so that a connection through it would meet itself.
+    with socket.socket() as probe, pytest.raises(OSError, match="in use"):
+        probe.bind(("127.0.0.1", port))
+    shell.type("exit 3\n")
+    assert shell.end()[0] == 3
+    left = desk.person.run("machines", "remove", "box", "--clean", "--yes").stdout
+    assert "run quick has not ended" in left
+    assert "rm -rf" not in left
+    project.run("stop", "quick", "--yes", "--grace", "0s")

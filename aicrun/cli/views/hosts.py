@@ -115,6 +115,7 @@ def left_lines(screen: Screen, machine: str, left: api.Left) -> list[str]:
         return [f"Nothing of aicrun is left on {machine}.", ""]
     ways = [Way(f"end {run}", f"aicrun stop {run}") for run in left.running[:3]]
     own = " ".join(path for path, _ in left.folders if "aic-jobs" not in path)
-    if own:
+    # Under a run that goes on its records are not to be taken away.
+    if own and not left.running:
         ways.append(Way("remove what is ours there", f"aicrun exec {machine} -- 'rm -rf {own}'"))
     return [*shown, "", *next_lines(tuple(ways)), ""]
