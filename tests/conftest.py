@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,12 @@ from support import Person, end_processes_with, remove_groups_since
 pytest_plugins = ["budgets"]
 
 BEGAN = time.time()
+
+
+def pytest_configure() -> None:
+    """A shell that runs the tests in its background makes them, and all that they start, deaf for Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

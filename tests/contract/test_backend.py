@@ -140,7 +140,7 @@ def test_the_same_id_twice_is_one_job(backend: AgentBackend, account: Account) -
 
 
 def test_another_job_of_a_run_that_stands_is_busy_and_names_it(backend: AgentBackend, account: Account) -> None:
-    first = started(backend, account.request(1, command=("sleep 60",)))
+    first = started(backend, account.request(1, command=("sleep 900",)))
     answer = backend.reserve(account.request(2), True)
     assert (answer.answer, answer.report and answer.report.job_id) == ("busy", first.job_id)
     backend.stop(first.job_id, "ana@laptop", 0)
@@ -199,7 +199,7 @@ def test_following_gives_every_byte_once_while_other_calls_go_on(backend: AgentB
 
 
 def test_a_stop_ends_the_whole_tree(backend: AgentBackend, account: Account) -> None:
-    request = account.request(command=("sleep 61 & sleep 62 & wait",))
+    request = account.request(command=("sleep 901 & sleep 902 & wait",))
     started(backend, request)
     mark = f"AICRUN_JOB_ID={request.job_id}"
     until(lambda: len(processes_with(mark)) >= 3)
@@ -233,7 +233,7 @@ def test_jobs_are_found_by_run_id_and_first_digits_newest_first(backend: AgentBa
 
 
 def test_waiting_returns_at_a_change_or_in_time(backend: AgentBackend, account: Account) -> None:
-    request = account.request(command=("sleep 60",))
+    request = account.request(command=("sleep 900",))
     started(backend, request)
     until(lambda: status_of(backend.job(request.job_id)).status is Status.IN_PROGRESS)
     began = time.monotonic()
@@ -277,7 +277,7 @@ def test_a_required_upload_of_nothing_is_a_failure(backend: AgentBackend, accoun
 
 
 def test_supervision_changes_in_place(backend: AgentBackend, account: Account) -> None:
-    request = account.request(command=("sleep 60",))
+    request = account.request(command=("sleep 900",))
     started(backend, request)
     report = backend.supervise(request.job_id, {"labels": {"a": "b"}}, {"grace_s": 1}, "ana@laptop")
     assert report.supervision == {"labels": {"a": "b"}}
@@ -285,7 +285,7 @@ def test_supervision_changes_in_place(backend: AgentBackend, account: Account) -
 
 
 def test_a_job_is_deleted_only_when_it_ended_and_its_checkpoints_stay(backend: AgentBackend, account: Account) -> None:
-    request = account.request(command=("echo w > $AICRUN_CHECKPOINT_DIR/w.bin; sleep 60",))
+    request = account.request(command=("echo w > $AICRUN_CHECKPOINT_DIR/w.bin; sleep 900",))
     started(backend, request)
     with refusal("not_finished"):
         backend.delete(request.job_id, "ana@laptop")
@@ -323,7 +323,7 @@ def test_doctor_and_gc_answer_in_rows(backend: AgentBackend, account: Account) -
 
 
 def test_a_secret_of_this_client_is_nowhere_on_the_host(backend: AgentBackend, account: Account) -> None:
-    request = account.request(command=("env; sleep 60",))
+    request = account.request(command=("env; sleep 900",))
     started(backend, request)
     until(lambda: b"AICRUN_JOB_ID" in backend.log(request.job_id, "command", 0, 100_000, 0).data)
     assert b"hunter2" not in backend.log(request.job_id, "command", 0, 100_000, 0).data
@@ -334,7 +334,7 @@ def test_a_secret_of_this_client_is_nowhere_on_the_host(backend: AgentBackend, a
 
 
 def test_an_agent_that_dies_is_unreachable_once_and_the_run_goes_on(backend: AgentBackend, account: Account) -> None:
-    request = account.request(command=("sleep 60",))
+    request = account.request(command=("sleep 900",))
     started(backend, request)
     # Over ssh a shell with the same words stands before it.
     found = [pid for pid in processes_with(f"HOME={account.home}") if b"readline" in cmdline(pid)]

@@ -57,9 +57,9 @@ def test_a_program_that_is_not_there_is_told(account: Account) -> None:
         with pytest.raises(HostUnreachable):
             account.transport().open(("/nowhere/program",))
         with pytest.raises(HostUnreachable):
-            account.transport().run(("/nowhere/program",), b"", 5)
+            account.transport().run(("/nowhere/program",), b"", 60)
     else:
-        code, _, said = account.transport().run(("/nowhere/program",), b"", 5)
+        code, _, said = account.transport().run(("/nowhere/program",), b"", 60)
         assert (code, b"/nowhere/program" in said) == (127, True)
 
 

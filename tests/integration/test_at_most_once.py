@@ -49,7 +49,7 @@ def test_a_killed_client_leaves_no_half_made_job(project: Project) -> None:
 
 
 def test_two_replaces_at_once_stop_the_old_job_and_start_one_new_one(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 0
     first = project.running()["job_id"]
     project.write("python3 work.py 61")
@@ -63,14 +63,14 @@ def test_two_replaces_at_once_stop_the_old_job_and_start_one_new_one(project: Pr
 
 
 def test_forgetting_an_unknown_end_starts_it_as_if_it_had_never_been(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 0
     project.running()
     project.kill("keeper")
     project.kill("pump")
     project.kill("work.py")
     assert project.run("wait", "quick", "--timeout", "30s").returncode == 12
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 8
     assert project.apply("--forget").returncode == 0
     assert len(project.starts()) == 2

@@ -66,14 +66,14 @@ def test_a_run_outlives_the_command_that_started_it(project: Project) -> None:
 
 
 def test_a_changed_command_is_refused_while_the_run_goes_on_and_replaces_it_when_asked(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 0
     first = project.running()
     project.write("python3 work.py 61")
     refused = project.apply()
     assert refused.returncode == 8
     assert refused.stdout.startswith("x quick: refused")
-    assert "work.py 60" in refused.stdout
+    assert "work.py 900" in refused.stdout
     assert "work.py 61" in refused.stdout
     assert project.job()["job_id"] == first["job_id"]
 
@@ -88,10 +88,10 @@ def test_a_changed_command_is_refused_while_the_run_goes_on_and_replaces_it_when
 
 
 def test_a_changed_limit_changes_the_run_in_place(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 0
     first = project.running()
-    project.write("python3 work.py 60", more="limits: {max_duration: 2h}\n")
+    project.write("python3 work.py 900", more="limits: {max_duration: 2h}\n")
     changed = project.apply()
     assert changed.returncode == 0, changed.stdout + changed.stderr
     assert changed.stdout.startswith("~ quick: change in place")
@@ -102,7 +102,7 @@ def test_a_changed_limit_changes_the_run_in_place(project: Project) -> None:
 
 
 def test_a_stopped_run_says_so_everywhere_and_can_be_deleted(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 0
     job = project.running()
     stopped = project.run("stop", "quick", "--yes", "--grace", "5s")
@@ -141,14 +141,14 @@ def test_a_failed_setup_ends_the_apply_with_its_evidence(project: Project) -> No
 
 
 def test_a_killed_command_is_a_signal_and_a_killed_tree_is_unknown(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 0
     project.running()
     assert project.kill("work.py")
     assert project.run("wait", "quick", "--timeout", "20s").returncode == 10
     assert project.job()["signal"] == signal.SIGKILL
 
-    project.write("python3 work.py 60", name="lost", file="lost.yaml")
+    project.write("python3 work.py 900", name="lost", file="lost.yaml")
     other = project.run("apply", "lost.yaml", "--yes")
     assert other.returncode == 0, other.stdout + other.stderr
     until(lambda: len(project.starts()) == 2)
@@ -201,7 +201,7 @@ def test_following_a_log_to_its_end_says_how_the_run_ended(project: Project) -> 
 
 
 def test_ctrl_c_on_following_leaves_the_run_running(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     following = project.popen("apply", "run.yaml", "--yes", "--follow")
     project.running()
     following.send_signal(signal.SIGINT)
@@ -215,7 +215,7 @@ def test_ctrl_c_on_following_leaves_the_run_running(project: Project) -> None:
 
 
 def test_sigterm_on_waiting_leaves_the_run_running(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 0
     project.running()
     waiting = project.popen("logs", "-f", "quick")

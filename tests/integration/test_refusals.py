@@ -16,7 +16,7 @@ def statuses(project: Project) -> list[str]:
 
 
 def test_a_replacement_whose_old_job_did_not_end_stays_reserved_for_nobody(project: Project) -> None:
-    project.write("python3 work.py 60")
+    project.write("python3 work.py 900")
     assert project.apply().returncode == 0
     project.running()
     # Nobody sees how the old one ends: its end is unknown, and the new one is not started.

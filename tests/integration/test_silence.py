@@ -9,12 +9,12 @@ from support import until
 
 
 def test_a_silent_run_is_told_everywhere_and_goes_on(project: Project) -> None:
-    project.write("python3 work.py 60", more="limits: {stall: 30m}\n")
+    project.write("python3 work.py 900", more="limits: {stall: 30m}\n")
     assert project.apply().returncode == 0
     project.running()
     assert project.job()["job"].get("stalled_s") is None
     # The limit is changed in place.
-    project.write("python3 work.py 60", more="limits: {stall: 2s}\n")
+    project.write("python3 work.py 900", more="limits: {stall: 2s}\n")
     changed = project.apply()
     assert (changed.returncode, "~ quick" in changed.stdout + changed.stderr) == (0, True)
     until(lambda: project.job()["job"].get("stalled_s"))

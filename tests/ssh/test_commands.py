@@ -60,11 +60,11 @@ def test_a_run_from_the_plan_to_its_checkpoint(far: Far) -> None:
 
 
 def test_a_run_outlives_the_connection_and_is_stopped_later(far: Far) -> None:
-    far.project.write(command="python3 work.py 60")
+    far.project.write(command="python3 work.py 900")
     following = far.project.popen("apply", "--follow", "--yes")
-    until(lambda: (far.home / "starts").exists(), 40)
+    until(lambda: (far.home / "starts").exists(), 90)
     following.send_signal(signal.SIGINT)
-    following.communicate(timeout=30)
+    following.communicate(timeout=90)
     assert following.returncode == 130
     far.daemon.close()
     gone = far.project.run("list")
@@ -117,9 +117,9 @@ def test_training_is_not_done_by_exec(far: Far) -> None:
 
 
 def test_a_shell_where_the_run_works(far: Far) -> None:
-    far.project.write(command="python3 work.py 60", more="env: {LR: 1e-4}\n")
+    far.project.write(command="python3 work.py 900", more="env: {LR: 1e-4}\n")
     assert far.project.run("apply", "--yes").returncode == 0
-    until(lambda: (far.home / "starts").exists(), 40)
+    until(lambda: (far.home / "starts").exists(), 90)
     job = (far.home / "starts").read_text().split()[0]
     typed = 'pwd; echo "$LR $AICRUN_RUN_NAME [$AICRUN_JOB_ID]"; exit 5\n'
     for name in ("ssh", "debug-ssh"):

@@ -28,7 +28,7 @@ def file_of(person: Person) -> Path:
 
 def test_from_an_offer_to_a_run_and_out_again(person: Person, host: Host) -> None:
     project = Project(person)
-    project.write(command="python3 work.py 60")
+    project.write(command="python3 work.py 900")
     (host.config.parent / "more").write_text("Host other *.lan\n  HostName 127.0.0.2\nMatch host x\n  User y\n")
     host.config.write_text(f"Include {host.config.parent}/more\n" + host.config.read_text())
     offered = json.loads(project.run("machines", "add", "--json").stdout)["aliases"]
