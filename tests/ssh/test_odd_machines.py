@@ -154,7 +154,7 @@ def test_a_clock_that_is_wrong_and_jumps_ends_nothing_and_makes_nothing_old(odd:
 
 def test_a_connection_that_is_half_open_is_given_up_and_a_follower_goes_on_where_it_was(odd: Odd) -> None:
     """Nothing says that the other side is gone; probes of the client find out, and the log has no gap."""
-    odd.start(extra="ServerAliveInterval 1\nServerAliveCountMax 2\nRekeyLimit 1G")
+    odd.start(extra="ServerAliveInterval 1\nServerAliveCountMax 5\nRekeyLimit 1G")
     go_on = odd.home / "go-on"
     lines = f"for i in $(seq 500); do echo line $i; done; until test -e {go_on}; do sleep 0.1; done; echo line 501"
     odd.project.write(command=json.dumps(f"sh -c '{lines}'"))
