@@ -27,6 +27,7 @@ import os, sys, time
 go, mib, count, every_s, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), 1
 if len(sys.argv) > 5:
     out = os.open(sys.argv[5], os.O_WRONLY | os.O_APPEND)
+os.write(out, b"ready\n")
 while not os.path.exists(go):
     time.sleep(0.002)
 if mib:
@@ -84,14 +85,12 @@ class Jobs:
         }
 
     def followed(self, go: Path, mib: int) -> Iterator[bytes]:
-        """The log of a job that writes `mib` MiB, or time-stamped lines, when `go` appears; the first part is empty."""
+        """The log of a job that is ready, and writes `mib` MiB, or time-stamped lines, when `go` appears."""
         number = self.start(shlex.join(_writer(go, mib)))
         until(lambda: self._found(number, "jobs/{}/attempts/1/command/start.json") is not None)
         job_id = f"{number:016x}"
         parts = self._backend.follow(job_id, "command", 0)
-        yield b""
-        for part in parts:
-            yield part.data
+        yield from (part.data for part in parts if part.data)
 
     def _found(self, number: int, place: str) -> Path | None:
         return next(self._home.glob(".local/state/aicrun/*/" + place.format(f"{number:016x}")), None)
@@ -111,7 +110,6 @@ def tailed(ssh: tuple[str, ...], folder: Path, go: Path, mib: int) -> Iterator[b
     reader = subprocess.Popen([*ssh, f"tail -n +1 -f {log}"], stdout=subprocess.PIPE)
     assert reader.stdout is not None
     try:
-        yield b""
         while data := os.read(reader.stdout.fileno(), _CHUNK_BYTES):
             yield data
     finally:
@@ -123,8 +121,9 @@ def tailed(ssh: tuple[str, ...], folder: Path, go: Path, mib: int) -> Iterator[b
 
 def throughput(parts: Iterator[bytes], go: Path) -> float:
     """MB/s from the writer's start to its last line here."""
+    # Its first line is here: both ways stand, and nothing of a start is measured.
     next(parts)
-    time.sleep(1.5)
+    time.sleep(0.5)
     go.touch()
     began, size, end = time.perf_counter(), 0, b""
     for data in parts:
@@ -139,8 +138,9 @@ def throughput(parts: Iterator[bytes], go: Path) -> float:
 
 def latencies(parts: Iterator[bytes], go: Path) -> list[float]:
     """Seconds from the writing of each line to its coming here."""
+    # Its first line is here: both ways stand, and nothing of a start is measured.
     next(parts)
-    time.sleep(1.5)
+    time.sleep(0.5)
     go.touch()
     found: list[float] = []
     rest = b""
