@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from aicrun.cli.options import with_json, with_machines
 from aicrun.cli.safe_text import Bare
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.endings import headline
-from aicrun.errors import AicrunError, Exit, UsageError, Way
+from aicrun.errors import Exit, HostUnreachable, UsageError, Way
 from aicrun.spec.sizes import duration_s
 
 # As ssh does: the failure is ours, not the program's.
@@ -48,11 +49,14 @@ def exec_command(screen: Screen, /, machine: str, command: tuple[str, ...], mach
         try:
             for part in api.execute(session, name, wanted):
                 said.take(part)
-        except AicrunError:
+        except HostUnreachable:
             if not said.began:
                 raise
             screen.err(
-                [f"The connection to {name} was lost: how the command ended is not known. Above is what it said."]
+                [
+                    f"The connection to {name} was lost: how the command ended is not known. Above is what it said.",
+                    f"It is ended there with its connection. See what runs: aicrun exec {shlex.quote(name)} -- ps x",
+                ]
             )
     return said.done()
 

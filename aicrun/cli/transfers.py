@@ -12,7 +12,7 @@ from aicrun import api
 from aicrun.cli.options import FILE, with_json, with_machines
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.transfer import Bar, moved_lines
-from aicrun.errors import Exit, HostRefused, UsageError, Way
+from aicrun.errors import Exit, HostRefused, HostUnreachable, UsageError, Way
 
 
 @click.command("push", epilog="Example: aicrun push corpus/ lab:/data/")
@@ -64,9 +64,12 @@ def _there(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _told_how(screen: Screen, machine: str, path: str) -> Iterator[None]:
-    """A refusal of the machine's gets the command to type next."""
+    """A refusal of the machine's, and a connection that is lost, get the command to type next."""
     try:
         yield
+    except HostUnreachable as error:
+        error.ways = (Way("it goes on where it stopped", screen.typed), *error.ways)
+        raise
     except HostRefused as error:
         quoted = shlex.quote(path) if not path.startswith("~/") else "~/" + shlex.quote(path[2:])
         folder = quoted.rpartition("/")[0] or "/"

@@ -243,7 +243,10 @@ class AgentBackend:
         return AgentFiles(AgentLink(self._transport.bulk(), self._bundle), self._link)
 
     def execute(self, wanted: ShortCommand) -> Iterator[Said]:
-        """Run a short command on a connection of its own; what ends that connection ends the command."""
+        """Run a short command on a connection of its own; what ends that connection ends the command.
+
+        The first slice says nothing but that it was sent: from there on a lost connection tells nothing of its end.
+        """
         link = AgentLink(self._transport, self._bundle)
         body = {
             "argv": list(wanted.argv),
@@ -255,6 +258,8 @@ class AgentBackend:
             "timeout_s": wanted.timeout_s,
         }
         try:
+            link.open()
+            yield Said(b"", b"")
             link.call("exec", body, wanted.stdin)
             while True:
                 answer, data = link.call("exec_more", {"wait_s": FOLLOW_WAIT_S})

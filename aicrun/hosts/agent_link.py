@@ -73,6 +73,12 @@ class AgentLink:
         self._is_heard = False
         self.machine = transport.name
 
+    def open(self) -> None:
+        """Make the connection, unless there is one; raises as `call` does, and nothing was asked then."""
+        with self._lock:
+            if self._channel is None:
+                self._opened()
+
     def call(
         self, name: str, body: dict[str, Any], payload: bytes = b"", deadline_s: float = DEADLINE_S
     ) -> tuple[Any, bytes]:
