@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ssh.trapped import BOUND_S, Trapped, said
 from ssh_rig import SSHD, Sshd
 from ssh_ways import CHOSEN, FABRIC, OPENSSH, WAYS, Host, Way, laid
+from support import until
 
 from aicrun.hosts.ssh_route import VARIABLE
 from aicrun.hosts.transport import Transport
@@ -63,3 +65,19 @@ def short(tmp_path: Path) -> Iterator[Path]:
 def over(carrier: str, alias: str = "box") -> Transport:
     """The transport to `alias` over one certain carrier."""
     return WAYS[carrier].transport(alias)
+
+
+@pytest.fixture(scope="session", params=[FABRIC, OPENSSH])
+def trapped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trapped]:
+    """A machine with a trap on the way to it, over each carrier, where a run of the person goes on: `bystander`."""
+    if not SSHD:
+        pytest.skip("no sshd on this machine: apt-get install openssh-server")
+    found = Trapped(tmp_path_factory.mktemp("trapped"), request.param)
+    try:
+        found.write("bystander")
+        done = found.project.run("apply", "run.yaml", "--yes", timeout_s=BOUND_S)
+        assert done.returncode == 0, said(done)
+        until(lambda: found.starts("bystander"), 60)
+        yield found
+    finally:
+        found.close()

@@ -16,9 +16,9 @@ from aicrun.hosts.transport import Transport
 
 @pytest.fixture
 def relay(daemon: Sshd, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
-    """What stands before the daemon; silence is noticed after two questions, a second each."""
+    """What stands before the daemon; silence is noticed within seven seconds."""
     found = Relay(daemon.port)
-    config = daemon.write_client(extra="ServerAliveInterval 1\nServerAliveCountMax 2")
+    config = daemon.write_client(extra="ServerAliveInterval 1\nServerAliveCountMax 6")
     config.write_text(config.read_text().replace(f"Port {daemon.port}", f"Port {found.port}"))
     known = daemon.folder / "known_hosts"
     known.write_text(known.read_text().replace(f":{daemon.port}", f":{found.port}"))
@@ -41,18 +41,19 @@ def test_a_silent_line_ends_a_call_that_has_no_deadline(way: Transport, relay: R
     relay.drop()
     began = time.monotonic()
     assert channel.stdout.read() == b""
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 50
     fault = channel.fault()
     assert fault is not None
     assert fault.code == "AIC-E511"
     if carrier == FABRIC:
         # OpenSSH's own words are those of the shared connection, which nobody hears.
-        assert ("ssh says", "nothing was heard for 2s") in fault.facts
+        assert ("ssh says", "nothing was heard for 6s") in fault.facts
     channel.close(0.5)
 
 
+@pytest.mark.parametrize("carrier", [FABRIC])
 def test_a_quiet_program_on_a_living_line_is_waited_for(way: Transport) -> None:
-    channel = way.open(("sh", "-c", "sleep 6; echo done"))
+    channel = way.open(("sh", "-c", "sleep 9; echo done"))
     assert channel.stdout.read() == b"done\n"
     assert channel.fault() is None
     channel.close()
