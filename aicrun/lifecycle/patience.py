@@ -61,7 +61,7 @@ class Patience:
             self.tell(
                 Remark(
                     self.run,
-                    f"{self.machine} does not answer for {duration(lasted)}; the run goes on there, trying again",
+                    f"{self.machine} does not answer for {duration(lasted)}; what runs there goes on, trying again",
                 )
             )
 

@@ -142,7 +142,7 @@ def _ask(wanted: Start, request: JobRequest, question: Callable[[Backend], _T]) 
     except HostUnreachable as error:
         raise HostUnreachable(
             "AIC-E592",
-            f"{request.run}: {wanted.machine} does not answer. This is a view, the run is not touched by it",
+            f"{request.run}: {wanted.machine} does not answer; whether it started is not known",
             facts=(
                 ("sent", f"job {request.job_id}; it may have started, nothing is sent again blindly"),
                 ("error", error.message),
