@@ -96,7 +96,8 @@ def ends_the_old_job_and_starts_one(trapped: Trapped, kind: str, snare: Snare) -
 
 def tells_the_log_whole_and_once(trapped: Trapped, kind: str, snare: Snare) -> None:
     run = f"{kind}-{snare}"
-    trapped.write(run, command="sh -c 'for i in $(seq 30); do echo line $i; sleep 0.1; done'")
+    talks = "for i in $(seq 30); do echo line $i; sleep 0.1; done; echo kept > $AICRUN_CHECKPOINT_DIR/model"
+    trapped.write(run, command=f"sh -c '{talks}'")
     first = trapped.failing(snare, "apply", "run.yaml", "--follow", "--yes")
     assert first.returncode == 0, said(first)
     lines = [int(line.split()[-1]) for line in first.stderr.splitlines() if "line " in line]
