@@ -1,6 +1,6 @@
 """A pytest plugin: the wall time of each suite (each folder of tests/), told at the end, held with `--budgets`.
 
-Budgets are for two cores, up to twice what a quiet machine takes; `tests/run` runs the faults beside all others. It
+Budgets are for two cores, up to twice what a quiet machine takes; `tests/run` runs three processes side by side. It
 must not change what a test does.
 """
 
