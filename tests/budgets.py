@@ -20,7 +20,8 @@ BUDGETS = {
     "integration": 360,
     "protocol": 60,
     "first_run": 180,
-    "ssh": 360,
+    "ssh": 720,
+    "fleet": 240,
     "gpu": 300,
     "systemd": 300,
 }
