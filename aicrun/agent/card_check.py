@@ -68,8 +68,13 @@ def environment(uuids: Tuple[str, ...], told: Cards) -> Dict[str, str]:
 
 
 def drained(uuids: Tuple[str, ...], login: Mapping[str, str]) -> bool:
-    """True when the driver lists nobody of ours on the cards any more, or cannot tell who is on them."""
+    """True when the driver lists nobody of ours on the cards any more, or is not permitted to tell who is on them.
+
+    False while it does not answer: under load it may be late, and a card is not empty for that.
+    """
     told = cards.cards(login)
+    if not {card.uuid for card in told.cards}.issuperset(uuids):
+        return False
     mine = [card for card in told.cards if card.uuid in uuids and card.processes_listed]
     return not any(one.kind == "compute" and _is_ours(one) for card in mine for one in card.processes)
 

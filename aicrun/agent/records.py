@@ -203,7 +203,8 @@ def make_private(path: str) -> None:
         os.mkdir(path, 0o700)
     except FileNotFoundError:
         make_private(os.path.dirname(path))
-        os.mkdir(path, 0o700)
+        # Once more from the front: somebody else may have made it meanwhile.
+        make_private(path)
     except FileExistsError:
         return
 

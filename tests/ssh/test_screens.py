@@ -208,6 +208,9 @@ def test_a_shell_of_a_run_in_a_terminal_and_a_port_of_it_here(desk: Desk) -> Non
     # ssh itself has that port here. Both sides are one machine, so that a connection through it would meet itself.
     with socket.socket() as probe, pytest.raises(OSError, match="in use"):
         probe.bind(("127.0.0.1", port))
+    # A shell that hears Ctrl-C throws away what was typed just then: it is asked until it answers.
+    shell.type("\n\necho he''r''e\n")
+    shell.shows("here")
     shell.type("exit 3\n")
     assert shell.end()[0] == 3
     left = desk.person.run("machines", "remove", "box", "--clean", "--yes").stdout
