@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from protocol.network import Client
 from protocol.world import HIGHER_IS_WITHDRAWN, World, guarded
 
@@ -38,22 +40,8 @@ def test_10_not_each_withdraws_the_other(world: World, guarded: bool) -> None:
 
 @guarded
 def test_11_a_lower_one_that_died_holds_nobody_up_for_ever(world: World, guarded: bool) -> None:
-    code = world.code(
-        guarded,
-        LOWER_IS_AWAITED,
-        (
-            "        return Started(machine, won, adopted=True)\n",
-            "            return Started(machine, won, adopted=True)\n",
-        ),
-    )
-    world.b.start("h1", "1").upto("confirm")
-    dead = world.only()
-    world.crash(world.b)
-    a = world.a.start("h0", "9", code)
-    if guarded:
-        a.upto("wait")
-        world.expire(*dead)
-    a.run()
+    code = world.code(guarded, LOWER_IS_AWAITED)
+    beside_a_dead_lower_one(world, code, guarded)
     assert len(world.settle_all()) == (1 if guarded else 0)
 
 
@@ -120,15 +108,20 @@ def test_20_the_higher_one_waits_and_does_not_spend_its_attempts(world: World, g
         ),
         ("_RESEND_S = 30.0\n", "_RESEND_S = 30.0\n\n\nclass _Again(Exception):\n    pass\n"),
     )
+    beside_a_dead_lower_one(world, code, guarded)
+    assert len(world.settle_all()) == (1 if guarded else 0)
+
+
+def beside_a_dead_lower_one(world: World, code: Any, waits: bool) -> None:
+    """The lower client dies before it confirms; the higher one starts, and where it `waits` the gate passes meanwhile."""
     world.b.start("h1", "1").upto("confirm")
     dead = world.only()
     world.crash(world.b)
     a = world.a.start("h0", "9", code)
-    if guarded:
+    if waits:
         a.upto("wait")
         world.expire(*dead)
     a.run()
-    assert len(world.settle_all()) == (1 if guarded else 0)
 
 
 def alternate(a: Client, b: Client) -> None:

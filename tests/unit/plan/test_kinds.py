@@ -48,7 +48,7 @@ def test_who_is_named_is_told_apart(what: str) -> None:
     first = replace(first, machine=replace(first.machine, keep_free=kept))
     asked = demand(20, uuid="GPU-2" if what == "uuid" else "")
     selector = Selector(gpu=asked, names=("attic",) if what == "names" else ())
-    more = {"workspace": "/work/${machine.name}"} if what == "path" else {}
+    more = {"workspace": "/srv/${machine.name}"} if what == "path" else {}
     need = Need(spec("run", machine=selector, **more), only_on="attic" if what == "only_on" else "")
     many = fleet(first, second)
     assert Kinds(many).verdicts(need) == verdicts(many, need)
