@@ -113,7 +113,7 @@ def test_20_the_higher_one_waits_and_does_not_spend_its_attempts(world: World, g
 
 
 def beside_a_dead_lower_one(world: World, code: Any, waits: bool) -> None:
-    """The lower client dies before it confirms; the higher one starts, and where it `waits` the gate passes meanwhile."""
+    """The lower client dies before it confirms; while the higher one `waits` for it, its gate passes."""
     world.b.start("h1", "1").upto("confirm")
     dead = world.only()
     world.crash(world.b)
