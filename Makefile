@@ -36,4 +36,4 @@ golden:          ## write what is frozen and the screens anew; the difference is
 	@AICRUN_FREEZE=1 UPDATE_GOLDEN=1 tests/run --only tests/unit tests/contract/test_readme.py
 
 clean:           ## what building and testing left in this folder
-	rm -rf .venv .venv-quickstart .uv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-quickstart .uv benchmarks/.peers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

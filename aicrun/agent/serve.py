@@ -132,7 +132,7 @@ def _answer(
     except OSError as error:
         where = str(error.filename or "")
         message = "%s: %s" % (where or call, error.strerror or type(error).__name__)
-        return _refusal(Refused("state_unusable", message, {"file": where, "place": _place(error)})), b"", home
+        return _refusal(Refused("state_unusable", message, {"file": where} if where else {})), b"", home
     except Exception as error:  # noqa: BLE001  the edge of this process
         return _refusal(Refused("internal", "%s in %s" % (type(error).__name__, _place(error)))), b"", home
     return {"answer": found}, data, home
