@@ -156,6 +156,17 @@ AIC-E593 the run is not known where it was asked, and a machine is silent
 AIC-E594 a machine may hold a copy of the run
   Before a start is confirmed, every machine must say that it holds no other copy. One of them could not.
   | aicrun apply run.yaml --except lab
+AIC-E595 a machine fell silent before the start was confirmed
+  Nothing was started: what was reserved there starts nothing by itself and ends within a minute. The same apply begins
+  anew.
+  | aicrun apply run.yaml
+AIC-E596 a machine fell silent after the start was confirmed
+  The run is started and goes on without you; how it stands can be told once the machine answers again.
+  | aicrun inspect sft-run
+AIC-E597 the machine of the job that gives way fell silent
+  The new job was not started. Whether the old one was still asked to end, or left its line, is not known before its
+  machine answers.
+  | aicrun inspect sft-run
 """
 
 REFUSALS = """

@@ -11,10 +11,10 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from aicrun.errors import AicrunError, HostRefused, HostUnreachable, Way
-from aicrun.hosts.backend import Backend, Reserved
+from aicrun.hosts.backend import Reserved
+from aicrun.lifecycle import silence
 from aicrun.lifecycle.events import StepBegan, StepDone, Tell
 from aicrun.lifecycle.patience import Patience
 from aicrun.lifecycle.session import Session
@@ -24,8 +24,6 @@ from aicrun.plan.model import RunPlan
 from aicrun.wire.codec import replace
 from aicrun.wire.jobs import JobReport, JobRequest
 from aicrun.wire.names import GATE_S
-
-_T = TypeVar("_T")
 
 # Five attempts settle every race that was explored; the rank stays, or rivals could withdraw each other for ever.
 _ATTEMPTS_MOST = 5
@@ -98,7 +96,7 @@ def _attempt(wanted: Start) -> Started | None:
     request = _request(wanted)
     alone = not wanted.others and wanted.before_confirm is None
     wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "reserving")
-    reserved = _ask(wanted, request, lambda backend: backend.reserve(request, alone))
+    reserved = _reserved(wanted, request, alone)
     if reserved.answer == "busy":
         wanted.session.ledger.drop(request.job_id)
         return _adopt(wanted, reserved)
@@ -106,19 +104,18 @@ def _attempt(wanted: Start) -> Started | None:
         wanted.session.ledger.drop(request.job_id)
         return None
     if not alone:
-        rival = _settle(wanted, request)
+        rival = _settled(wanted, request)
         if rival is not None:
-            _withdraw(wanted, wanted.machine, request.job_id, f"{rival.report.job_id} was first")
+            _leave(wanted, request, f"{rival.report.job_id} was first")
             return rival
         stays = _before(wanted, request)
         if stays is not None:
-            _withdraw(wanted, wanted.machine, request.job_id, f"{stays.report.job_id} goes on")
+            _leave(wanted, request, f"{stays.report.job_id} goes on")
             return stays
         if not _confirmed(wanted, request):
             return None
     wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "started")
-    report = _ask(wanted, request, lambda backend: backend.job(request.job_id))
-    return Started(wanted.machine, report)
+    return Started(wanted.machine, _standing(wanted, request))
 
 
 def _request(wanted: Start) -> JobRequest:
@@ -135,20 +132,24 @@ def _request(wanted: Start) -> JobRequest:
     )
 
 
-def _ask(wanted: Start, request: JobRequest, question: Callable[[Backend], _T]) -> _T:
-    patience = Patience(wanted.session, wanted.machine, request.run, wanted.tell, _RESEND_S)
+def _reserved(wanted: Start, request: JobRequest, alone: bool) -> Reserved:
+    """What the machine answers to the reservation; `alone`: it is the confirm too, and may have started the run."""
     try:
-        return patience.ask(question)
+        return _patience(wanted, wanted.machine).ask(lambda backend: backend.reserve(request, alone))
     except HostUnreachable as error:
-        raise HostUnreachable(
-            "AIC-E592",
-            f"{request.run}: {wanted.machine} does not answer; whether it started is not known",
-            facts=(
-                ("sent", f"job {request.job_id}; it may have started, nothing is sent again blindly"),
-                ("error", error.message),
-            ),
-            ways=(Way("safe, and adopts it if it started", f"aicrun apply {request.spec_file or 'run.yaml'}"),),
-        ) from error
+        raise (silence.not_known if alone else silence.not_started)(request, error) from error
+
+
+def _standing(wanted: Start, request: JobRequest) -> JobReport:
+    """The job that was just started."""
+    try:
+        return _patience(wanted, wanted.machine).ask(lambda backend: backend.job(request.job_id))
+    except HostUnreachable as error:
+        raise silence.started(request, error) from error
+
+
+def _patience(wanted: Start, machine: str) -> Patience:
+    return Patience(wanted.session, machine, wanted.item.run, wanted.tell, _RESEND_S)
 
 
 def _adopt(wanted: Start, reserved: Reserved) -> Started | None:
@@ -170,7 +171,7 @@ def _await_decision(
     Raises `HostRefused` for one that stays undecided: its client lives (it may be stopping an old job for long), and
     whoever went on would start a second copy.
     """
-    patience = Patience(wanted.session, machine, rival.run, wanted.tell, _RESEND_S)
+    patience = _patience(wanted, machine)
     end = time.monotonic() + _AWAIT_S
     while rival.decision == "undecided" and time.monotonic() < end:
         job_id = rival.job_id
@@ -182,6 +183,17 @@ def _await_decision(
     return rival if rival.decision == "go" else None
 
 
+def _settled(wanted: Start, request: JobRequest) -> Started | None:
+    """The rival that won, or None; whatever fails here, nothing of this start stays."""
+    try:
+        return _settle(wanted, request)
+    except AicrunError as error:
+        # A machine that is silent is not asked once more: what is reserved there ends by itself.
+        if error.code != "AIC-E595":
+            _leave(wanted, request, f"refused: {error.code}")
+        raise
+
+
 def _settle(wanted: Start, request: JobRequest) -> Started | None:
     """Decide all rivals that were seen after the own reserve; the rival that won, or None."""
     machines = tuple(wanted.session.machine(name) for name in dict.fromkeys((wanted.machine, *wanted.others)))
@@ -190,26 +202,25 @@ def _settle(wanted: Start, request: JobRequest) -> Started | None:
     for item in heard:
         unreadable = item.answer is not None and bool(item.answer[1])
         if item.answer is None or unreadable:
-            _withdraw(wanted, wanted.machine, request.job_id, f"{item.machine.name} may hold a copy")
-            why = item.error.message if item.error is not None else "a record of this run cannot be read there"
-            raise HostUnreachable(
-                "AIC-E594",
-                f"{item.machine.name} may hold {request.run}; nothing was started",
-                facts=((item.machine.name, why),),
-                ways=(
-                    Way(
-                        "this once without it",
-                        f"aicrun apply {request.spec_file or 'run.yaml'} --except {item.machine.name}",
-                    ),
-                ),
-            )
+            raise _unheard(wanted, request, item.machine.name, item.error)
         mine = (request.job_id, *request.named)
         rivals += [(item.machine.name, report) for report in item.answer[0] if report.job_id not in mine]
     for machine, rival in sorted(rivals, key=lambda pair: (pair[1].rank, pair[1].job_id)):
-        won = _decided(wanted, request, machine, rival)
+        try:
+            won = _decided(wanted, request, machine, rival)
+        except HostUnreachable as error:
+            raise _unheard(wanted, request, machine, error) from error
         if won is not None:
             return Started(machine, won, adopted=True)
     return None
+
+
+def _unheard(wanted: Start, request: JobRequest, machine: str, error: AicrunError | None) -> HostUnreachable:
+    """What a start ends with that a machine keeps from being settled."""
+    if error is not None and machine == wanted.machine:
+        return silence.not_started(request, error)
+    why = error.message if error is not None else "a record of this run cannot be read there"
+    return silence.may_hold(request, machine, why)
 
 
 def _decided(wanted: Start, request: JobRequest, machine: str, rival: JobReport) -> JobReport | None:
@@ -219,11 +230,7 @@ def _decided(wanted: Start, request: JobRequest, machine: str, rival: JobReport)
         decision = _withdraw(wanted, machine, rival.job_id, f"by {request.job_id} of {wanted.session.by}")
         return rival if decision == "go" else None
     _touch(wanted, request)
-    try:
-        return _await_decision(wanted, machine, rival, lambda: _touch(wanted, request))
-    except HostRefused:
-        _withdraw(wanted, wanted.machine, request.job_id, f"{rival.job_id} stays undecided")
-        raise
+    return _await_decision(wanted, machine, rival, lambda: _touch(wanted, request))
 
 
 def _withdraw(wanted: Start, machine: str, job_id: str, reason: str) -> str:
@@ -233,34 +240,46 @@ def _withdraw(wanted: Start, machine: str, job_id: str, reason: str) -> str:
 
 
 def _touch(wanted: Start, request: JobRequest) -> None:
-    wanted.session.backend(wanted.machine).touch(request.job_id)
+    # Only progress rests on it: a reservation that ended meanwhile answers `no` to its confirm.
+    try:
+        wanted.session.backend(wanted.machine).touch(request.job_id)
+    except HostUnreachable:
+        wanted.session.drop(wanted.machine)
 
 
 def _before(wanted: Start, request: JobRequest) -> Started | None:
     """What must be done before the gate may open; whatever fails here, nothing of this start stays."""
     if wanted.before_confirm is None:
         return None
+    item = wanted.item
     try:
         return wanted.before_confirm(lambda: _touch(wanted, request))
+    except HostUnreachable as error:
+        if item.job_machine != wanted.machine:
+            _leave(wanted, request, f"refused: {error.code}")
+        old = item.job.job_id if item.job is not None else item.run
+        raise silence.old_not_known(request, old, item.job_machine, error) from error
     except AicrunError as error:
-        _give_up(wanted, request, error)
+        _leave(wanted, request, f"refused: {error.code}")
         raise
 
 
 def _confirmed(wanted: Start, request: JobRequest) -> bool:
     try:
         wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "confirming")
-        decision, _ = _ask(wanted, request, lambda backend: backend.confirm(request.job_id))
+        decision, _ = _patience(wanted, wanted.machine).ask(lambda backend: backend.confirm(request.job_id))
+    except HostUnreachable as error:
+        raise silence.not_known(request, error) from error
     except HostRefused as refusal:
-        _give_up(wanted, request, refusal)
+        _leave(wanted, request, f"refused: {refusal.code}")
         raise
     return decision == "go"
 
 
-def _give_up(wanted: Start, request: JobRequest, error: AicrunError) -> None:
-    # What is refused must not stay reserved for a minute; a machine that is silent is not asked once more.
+def _leave(wanted: Start, request: JobRequest, reason: str) -> None:
+    """Withdraw the own reservation, which must not stay for a minute; unconfirmed it starts nothing anyway."""
     with contextlib.suppress(AicrunError):
-        _withdraw(wanted, wanted.machine, request.job_id, f"refused: {error.code}")
+        _withdraw(wanted, wanted.machine, request.job_id, reason)
 
 
 def settle_leftovers(session: Session, run: str) -> None:

@@ -9,8 +9,8 @@ from protocol.world import HIGHER_IS_WITHDRAWN, World, guarded
 
 GIVE_WAY = "    if True:\n        _withdraw(wanted, wanted.machine, request.job_id, 'gives way')\n        return None\n"
 LOWER_IS_AWAITED = (
-    "        return _await_decision(wanted, machine, rival, lambda: _touch(wanted, request))\n",
-    "        return rival\n",
+    "    return _await_decision(wanted, machine, rival, lambda: _touch(wanted, request))\n",
+    "    return rival\n",
 )
 
 
@@ -93,16 +93,16 @@ def test_20_the_higher_one_waits_and_does_not_spend_its_attempts(world: World, g
     code = world.code(
         guarded,
         (
-            "    _touch(wanted, request)\n    try:\n        return _await_decision(",
+            "    _touch(wanted, request)\n    return _await_decision(",
             (
                 "    _withdraw(wanted, wanted.machine, request.job_id, 'again')\n    raise _Again\n"
-                "    try:\n        return _await_decision("
+                "    return _await_decision("
             ),
         ),
         (
-            "        rival = _settle(wanted, request)\n",
+            "        rival = _settled(wanted, request)\n",
             (
-                "        try:\n            rival = _settle(wanted, request)\n"
+                "        try:\n            rival = _settled(wanted, request)\n"
                 "        except _Again:\n            return None\n"
             ),
         ),

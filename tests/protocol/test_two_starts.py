@@ -112,14 +112,14 @@ def test_05_nobody_looks_before_the_own_reservation_stands(world: World, guarded
     code = world.code(
         guarded,
         (
-            "    reserved = _ask(wanted, request, lambda backend: backend.reserve(request, alone))\n",
+            "    reserved = _reserved(wanted, request, alone)\n",
             (
                 "    machines = tuple(wanted.session.machine(name) for name in (wanted.machine, *wanted.others))\n"
                 "    early = ask_all(wanted.session, machines, lambda backend, _: backend.look(request.run))\n"
-                "    reserved = _ask(wanted, request, lambda backend: backend.reserve(request, alone))\n"
+                "    reserved = _reserved(wanted, request, alone)\n"
             ),
         ),
-        ("        rival = _settle(wanted, request)\n", "        rival = _settle(wanted, request, early)\n"),
+        ("        rival = _settled(wanted, request)\n", "        rival = _settle(wanted, request, early)\n"),
         (
             "def _settle(wanted: Start, request: JobRequest) -> Started | None:\n",
             "def _settle(wanted: Start, request: JobRequest, heard) -> Started | None:\n",
@@ -183,6 +183,29 @@ def test_07_a_run_that_has_ended_counts_as_started(world: World, guarded: bool) 
 
 
 @guarded
+def test_16_lists_that_differ_do_not_move_who_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Without its guard: one machine of the list, chosen by the list alone, is asked instead of all."""
+    world = World(tmp_path, monkeypatch, ("h0", "h1", "h2"))
+    a, b = Client(world, "short", ("h0", "h1")), Client(world, "long", ("h0", "h1", "h2"))
+    with stand_ins(world, monkeypatch):
+        code = world.code(
+            guarded,
+            (
+                "    heard = ask_all(wanted.session, machines, lambda backend, _: backend.look(request.run))\n",
+                (
+                    "    machines = wanted.session.inventory.machines[-1:]\n"
+                    "    heard = ask_all(wanted.session, machines, lambda backend, _: backend.look(request.run))\n"
+                ),
+            ),
+        )
+        a.start("h0", "9", code).run()
+        b.start("h1", "1", code).run()
+        assert len(world.settle_all()) == (1 if guarded else 2)
+
+
+@guarded
 def test_17_the_replaced_job_has_ended_before_the_new_one_may_start(world: World, guarded: bool) -> None:
     code = world.code(guarded, ("        stays = _before(wanted, request)\n", "        stays = None\n"))
     world.a.start("h0", "5").run()
@@ -218,7 +241,7 @@ def test_18_a_job_that_moves_has_left_its_line_before_the_new_one_may_start(worl
 
 
 @pytest.mark.parametrize("sees", [(("h0",), ("h1",)), (("h0", "h1"), ("h1", "h2"))], ids=["15 disjoint", "13 overlap"])
-def test_what_no_look_can_exclude_starts_twice_and_is_told_by_plan_and_doctor(
+def test_13_15_what_no_look_can_exclude_starts_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> None:
     network = Network(tmp_path, ("h0", "h1", "h2"))

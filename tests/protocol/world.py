@@ -22,8 +22,8 @@ guarded = pytest.mark.parametrize("guarded", [True, False], ids=["as it is", "wi
 class World(Network):
     """Two machines, and two clients that see both."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(folder, ("h0", "h1"))
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, hosts: tuple[str, ...] = ("h0", "h1")) -> None:
+        super().__init__(folder, hosts)
         self.monkeypatch = monkeypatch
         self.a, self.b = Client(self, "a"), Client(self, "b")
 
