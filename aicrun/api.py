@@ -47,6 +47,7 @@ from aicrun.lifecycle.find import Found as Found
 from aicrun.lifecycle.find import Listing as Listing
 from aicrun.lifecycle.ledger import Ledger
 from aicrun.lifecycle.machines import Left as Left
+from aicrun.lifecycle.machines import doctor as doctor
 from aicrun.lifecycle.machines import left_on as left_on
 from aicrun.lifecycle.machines import tried as tried
 from aicrun.lifecycle.machines import tried_all as tried_all
@@ -362,12 +363,6 @@ def machines(session: Session, only: str = "") -> Fleet:
     if only:
         session.inventory = replace(session.inventory, machines=(session.machine(only),))
     return _survey.survey(session, ())
-
-
-def doctor(session: Session, machine: str) -> tuple[dict[str, str], ...]:
-    """Findings about one machine."""
-    entry = session.machine(machine)
-    return session.backend(machine).doctor(entry.data, tuple(map(str, entry.keep_free)))
 
 
 def shell(session: Session, found: Found, secrets: bool = False, ports: tuple[int, ...] = ()) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def add_command(screen: Screen, /, name: str | None, machines: str, **wishes: ob
     began = time.monotonic()
     with api.open_session(machines) as (session, _):
         fleet = api.tried(session, entry)
-    screen.out(machines_lines(screen, fleet, time.monotonic() - began))
+    screen.out(machines_lines(screen, fleet, time.monotonic() - began, closely=True))
     kept = _kept(screen, fleet.machines[0], keep, bool(wishes["yes"]))
     return _added(screen, path, entry, kept, bool(wishes["yes"]))
 

@@ -156,11 +156,10 @@ def _shown(screen: Screen, machines: str, only: str) -> int:
     began = time.monotonic()
     with api.open_session(machines) as (session, _):
         fleet = api.machines(session, only)
-    screen.out(machines_lines(screen, fleet, time.monotonic() - began))
+    screen.out(machines_lines(screen, fleet, time.monotonic() - began, bool(only)))
     if screen.json:
-        screen.document(
-            "machines", {"inventory": fleet.inventory_file, "machines": [_machine(view) for view in fleet.machines]}
-        )
+        listed = {"inventory": fleet.inventory_file, "inventory_digest": fleet.inventory_digest}
+        screen.document("machines", {**listed, "machines": [_machine(view) for view in fleet.machines]})
     silent = [view for view in fleet.machines if view.state in ("silent", "unsupported")]
     return Exit.UNREACHABLE if silent and len(silent) == len(fleet.machines) else Exit.DONE
 
@@ -169,4 +168,5 @@ def _machine(view: api.MachineView) -> dict[str, object]:
     reading = api.as_json(view.reading) if view.reading is not None else None
     kept: dict[str, object] = {"keep_free": [str(item) for item in view.machine.keep_free]}
     kept["keep_free_gone"] = list(gone(view.machine, view.reading)) if view.reading is not None else []
-    return {"name": view.machine.name, "state": view.state, "why": view.why, "reading": reading, **kept}
+    reached = {"reached": None if view.reached is None else api.as_json(view.reached)}
+    return {"name": view.machine.name, "state": view.state, "why": view.why, "reading": reading, **kept, **reached}

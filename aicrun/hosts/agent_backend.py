@@ -17,6 +17,7 @@ from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
 from aicrun.hosts.backend import Drained, LogSlice, Question, RemoteFiles, Reserved, Said, Sending, ShortCommand
 from aicrun.hosts.bundle import Bundle, build
 from aicrun.hosts.transport import Transport
+from aicrun.spec.model import Reached
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import Drain, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
@@ -44,6 +45,10 @@ class AgentBackend:
         self._transport = transport
         self._bundle = bundle or build()
         self._link = AgentLink(transport, self._bundle)
+
+    def reached(self) -> Reached | None:
+        """Where the way to it led."""
+        return self._transport.reached()
 
     def survey(self, question: Question) -> HostReading:
         """Everything about the host that the question asks."""
@@ -202,7 +207,10 @@ class AgentBackend:
         began = time.monotonic()
         self.missing("", b"", ())
         text = f"{carrier}, {(time.monotonic() - began) * 1000:.0f} ms warm"
-        return ({"word": "ok", "topic": "ssh", "text": text, "help": ""}, *found)
+        reached = self._transport.reached(sure=True)
+        keys = " or ".join(reached.host_keys) if reached is not None else ""
+        rows = [("ssh", text), *([("host key", keys)] if keys else [])]
+        return (*({"word": "ok", "topic": topic, "text": text, "help": ""} for topic, text in rows), *found)
 
     def gc(self, dry_run: bool, older_than_s: int) -> tuple[dict[str, Any], ...]:
         """What the sweep removes, or would."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
+from aicrun.spec.model import Reached
 from aicrun.wire.facts import Drain, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
 
@@ -131,6 +132,10 @@ class Backend(Protocol):
     """A place that runs jobs. All ids are 16 hex digits; every call is idempotent by job id."""
 
     machine: str
+
+    def reached(self) -> Reached | None:
+        """Where the way to it led, as far as that is known by now; None for this machine."""
+        ...
 
     def survey(self, question: Question) -> HostReading:
         """Everything about the host that the question asks."""

@@ -18,6 +18,7 @@ from aicrun.hosts.openssh import OpenSshTransport
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_route import FABRIC, OPENSSH, Route, Target, ask
 from aicrun.hosts.transport import Channel
+from aicrun.spec.model import Reached
 
 if TYPE_CHECKING:
     from aicrun.hosts.ssh import FabricTransport
@@ -39,6 +40,13 @@ class SshTransport:
     def carrier(self) -> str:
         """Who carries, and to where; why it is OpenSSH, where it is."""
         return self._chosen().carrier
+
+    def reached(self, sure: bool = False) -> Reached:
+        """Where it leads, who carries, and the host key; raises `HostUnreachable` for a configuration that is broken.
+
+        `sure` may cost a connection.
+        """
+        return self._chosen().reached(sure)
 
     def open(self, argv: tuple[str, ...]) -> Channel:
         """Start `argv` there with pipes; raises `HostUnreachable`."""

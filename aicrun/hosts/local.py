@@ -36,6 +36,9 @@ class LocalTransport:
         self.name = name
         self._env = carried(os.environ if env is None else env)
 
+    def reached(self, sure: bool = False) -> None:
+        """None: there is no way to it."""
+
     def open(self, argv: tuple[str, ...]) -> PipedChannel:
         """Start `argv` with pipes; raises `HostUnreachable` when it cannot be started."""
         program = self._resolved(argv)

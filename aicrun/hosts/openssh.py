@@ -19,12 +19,14 @@ from typing import Protocol
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults, ssh_folders
 from aicrun.hosts.bootstrap import ARGV
+from aicrun.hosts.known_hosts import SSH_PORT, keys_for, text_of
 from aicrun.hosts.piped import PipedChannel
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_ciphers import quick_ciphers
 from aicrun.hosts.ssh_keys import mute_agent, trouble_of
 from aicrun.hosts.ssh_route import PLAIN_SESSION, Route, configuration
+from aicrun.spec.model import Reached
 
 CONNECT_TIMEOUT_S = 10
 KEEPALIVE_S = 15
@@ -92,6 +94,14 @@ class OpenSshTransport:
         # At the latest when this process ends, whoever forgot to close.
         self._ended: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
+
+    def reached(self, sure: bool = False) -> Reached:
+        """Where it leads, with the keys that were accepted for it: ssh tells which it was only to who asks aloud."""
+        route = self._place.route
+        shown = _key_in(self._asked_aloud()[1]) if sure else ""
+        names = (route.known_as, SSH_PORT) if route.known_as else (route.host, route.port)
+        accepted = () if shown else keys_for(map(text_of, route.known_hosts), *names)
+        return route.reached((shown,) if shown else tuple(dict.fromkeys(key.shown for key in accepted)))
 
     def open(self, argv: tuple[str, ...]) -> OpenSshChannel:
         """Start `argv` there with pipes; what keeps it from starting is told by the channel's `fault`."""
@@ -217,8 +227,11 @@ def _has_room_for_socket(folder: str, route: Route) -> bool:
 
 def _key_in(aloud: str) -> str:
     # With hops each shows one; the last is the one that was refused.
-    shown = re.findall(r"Server host key: (\S+) (SHA256:\S+)", aloud)
-    return f"{shown[-1][0].removeprefix('ssh-').upper()} {shown[-1][1]}" if shown else ""
+    shown = re.findall(r"Server host (?:key|certificate): (\S+) (SHA256:[^\s,]+)", aloud)
+    if not shown:
+        return ""
+    kind = shown[-1][0].removeprefix("ssh-").upper().replace("-CERT-V01@OPENSSH.COM", " certificate")
+    return f"{kind} {shown[-1][1]}"
 
 
 def _from(folder: str) -> tuple[str, ...]:

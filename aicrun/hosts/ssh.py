@@ -30,6 +30,7 @@ from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
 from aicrun.hosts.ssh_keys import mute_agent
 from aicrun.hosts.ssh_route import Route
+from aicrun.spec.model import Reached
 
 CONNECT_TIMEOUT_S = 10
 KEEPALIVE_S = 15
@@ -152,6 +153,14 @@ class FabricTransport:
         self._lock = threading.Lock()
         self._connection: fabric.Connection | None = None
         self._pulse: Pulse | None = None
+
+    def reached(self, sure: bool = False) -> Reached:  # noqa: ARG002
+        """Where it leads, with the key that the machine showed, once it is connected."""
+        connection = self._connection
+        if connection is None or connection.transport is None:
+            return self._place.route.reached()
+        key = connection.transport.get_remote_server_key()
+        return self._place.route.reached((KnownKey(key.get_name(), key.asbytes()).shown,))
 
     def open(self, argv: tuple[str, ...]) -> FabricChannel:
         """Start `argv` there with pipes; raises `HostUnreachable`, or `CannotCarry`."""

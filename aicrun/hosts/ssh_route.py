@@ -17,6 +17,7 @@ from functools import cache
 
 from aicrun.errors import HostUnreachable, Way
 from aicrun.hosts.known_hosts import text_of
+from aicrun.spec.model import Reached
 
 VARIABLE = "AICRUN_SSH_CONFIG"
 FABRIC, OPENSSH = "fabric", "OpenSSH"
@@ -77,6 +78,7 @@ class Route:
     `host`, `user`, `port` are as resolved; `jumps` are targets in the order they are passed through;
     `has_own_identities`: the key files are named in the configuration, not the usual ones.
     `has_own_agent`: the configuration names one, or forbids it; `has_proxy`: it has a ProxyCommand.
+    `known_as`: the name that its keys are listed under, where that is another (HostKeyAlias).
     `session`: the keys of `PLAIN_SESSION` that the configuration sets to something else.
     `algorithms` holds those lists of `ALGORITHMS` that differ from OpenSSH's own; after `keepalive_s` of silence (0:
     not configured) the machine is asked, and after `keepalive_most` times without an answer it counts as gone.
@@ -98,6 +100,7 @@ class Route:
     session: tuple[str, ...] = ()
     has_own_agent: bool = False
     has_proxy: bool = False
+    known_as: str = ""
     keepalive_s: int = 0
     keepalive_most: int = 3
     algorithms: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -105,9 +108,11 @@ class Route:
     @property
     def address(self) -> str:
         """`user@host` as a person reads it, with the port where it is not 22."""
-        user = f"{self.user}@" if self.user else ""
-        host = f"[{self.host}]" if ":" in self.host and self.port != 22 else self.host
-        return f"{user}{host}" + (f":{self.port}" if self.port != 22 else "")
+        return self.reached().address
+
+    def reached(self, host_keys: tuple[str, ...] = ()) -> Reached:
+        """What is told of it, with the keys that it showed or may have shown."""
+        return Reached(self.user, self.host, self.port, self.carrier, self.why, host_keys)
 
 
 def target_of(text: str) -> Target:
@@ -173,6 +178,7 @@ def route_of(target: Target, said: Answer, plain: Answer, has_ticket: bool) -> R
         has_control_path=_one(said, "controlpath") not in ("", "none"),
         has_own_agent="identityagent" in said,
         has_proxy=_one(said, "proxycommand") not in ("", "none"),
+        known_as=_one(said, "hostkeyalias").removeprefix("none"),
         session=tuple(key for key, value in PLAIN_SESSION.items() if _one(said, key) not in ("", value)),
         keepalive_s=_number(said, "serveraliveinterval", 0),
         keepalive_most=max(1, _number(said, "serveralivecountmax", 3)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import IO, Protocol
 
 from aicrun.errors import AicrunError
+from aicrun.spec.model import Reached
 
 
 class Channel(Protocol):
@@ -41,6 +42,14 @@ class Transport(Protocol):
     @property
     def carrier(self) -> str:
         """Who carries, and to where, as `doctor` shows it; empty for this machine."""
+        ...
+
+    def reached(self, sure: bool = False) -> Reached | None:
+        """Where it leads, who carries, and which host key it showed; None for this machine.
+
+        `sure`: with the key that it showed, though one more connection tells it. Raises `HostUnreachable` when the
+        configuration cannot be read.
+        """
         ...
 
     def open(self, argv: tuple[str, ...]) -> Channel:

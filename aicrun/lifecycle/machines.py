@@ -9,6 +9,7 @@ from aicrun.hosts.backend import ShortCommand
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.survey import survey
 from aicrun.plan.model import Fleet
+from aicrun.plan.words import reach_of_names
 from aicrun.spec.model import Inventory, Machine
 from aicrun.wire.names import LIST_MOST
 from aicrun.wire.status import status_of
@@ -42,6 +43,14 @@ def tried_all(session: Session, entries: tuple[Machine, ...]) -> Fleet:
     finally:
         for entry in entries:
             trial.drop(entry.name)
+
+
+def doctor(session: Session, name: str) -> tuple[dict[str, str], ...]:
+    """Findings about one machine, the last of them how far the name of a run reaches."""
+    entry, listed = session.machine(name), session.inventory
+    found = session.backend(name).doctor(entry.data, tuple(map(str, entry.keep_free)))
+    text = reach_of_names(len(listed.machines), listed.digest)
+    return (*found, {"word": "ok", "topic": "run names", "text": text, "help": ""})
 
 
 def left_on(session: Session, name: str) -> Left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -14,7 +15,7 @@ from aicrun.hosts.backend import Backend, Question
 from aicrun.lifecycle.session import Session
 from aicrun.plan.ask import paths_to_ask
 from aicrun.plan.model import Fleet, MachineView
-from aicrun.spec.model import LocalReach, Machine, RunSpec
+from aicrun.spec.model import LocalReach, Machine, Reached, RunSpec
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import HostReading
 
@@ -76,9 +77,16 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
         session.machine(name)
     names = tuple(dict.fromkeys(spec.name for spec in specs))
 
+    ways: dict[str, Reached | None] = {}
+
     def ask(backend: Backend, machine: Machine) -> HostReading:
         paths = paths_to_ask(specs, machine) or (machine.data or "~",)
-        return backend.survey(Question(names, paths, machine.data, cards))
+        try:
+            return backend.survey(Question(names, paths, machine.data, cards))
+        finally:
+            # Also of one that gave no answer; a configuration that cannot be read was told by the survey.
+            with contextlib.suppress(AicrunError):
+                ways[machine.name] = backend.reached()
 
     asked = session.asked(excepted)
     heard = {item.machine.name: item for item in ask_all(session, asked, ask)}
@@ -88,6 +96,7 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
     _remember(session, heard)
     remembered = _remembered(session) if len(heard) > sum(item.answer is not None for item in heard.values()) else {}
     views = (_view(machine, heard.get(machine.name), excepted) for machine in session.inventory.machines)
+    views = (replace(view, reached=ways.get(view.machine.name)) for view in views)
     known = tuple(_with_memory(view, remembered.get(view.machine.name)) for view in views)
     return Fleet(known, session.inventory.file, session.inventory.digest, session.client.user)
 

@@ -1,6 +1,7 @@
 """The facts that a plan depends on, as (what, value) in words, so that a saved plan can name what moved.
 
-It must not judge whether a change matters: every bound that differs makes the plan stale.
+Every bound that differs makes the plan stale. Of the inventory only what matters to the plan is one: the entry of the
+machine that it starts on. (A machine that left the list is noticed by `saved.py`, one that came is nothing to it.)
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from aicrun.plan import words
 from aicrun.plan.admit import Need
 from aicrun.plan.changes import source_words
 from aicrun.plan.fit import machine_verdicts
+from aicrun.plan.kept_cards import keeps
 from aicrun.plan.known import Known
 from aicrun.plan.model import Bound, CardOn, HostOn, Options, RunPlan, Sign, Wanted
 from aicrun.plan.nearest import place_name
 from aicrun.plan.reconcile import may_hold
+from aicrun.spec.model import Machine, SshReach
 from aicrun.wire.facts import HostReading
 
 _FREE = frozenset((Sign.START, Sign.REPLACE, Sign.MOVE))
 
 
 def bounds_of(runs: tuple[RunPlan, ...], known: Known, wanted: tuple[Wanted, ...]) -> tuple[Bound, ...]:
-    """Every fact that `runs` depend on as it is in the fleet, each once, the inventory first."""
-    found = [Bound("machines.yaml", words.short(known.fleet.inventory_digest) or "none")]
+    """Every fact that `runs` depend on as it is in the fleet, each once."""
+    found: list[Bound] = []
     for item, wish in zip(runs, wanted, strict=True):
         found += _of_run(item, known, wish)
     return tuple(dict.fromkeys(found))
@@ -39,19 +42,37 @@ def _of_run(item: RunPlan, known: Known, wish: Wanted) -> Iterator[Bound]:
         yield Bound(f"{item.machine} answers", view.state)
     elif view is not None and view.reading is not None:
         yield Bound(f"identity of {item.machine}", view.reading.host_id)
+        if item.sign in _FREE or item.sign is Sign.WAIT:
+            yield from _entry(view.machine)
         if item.spec.machine.gpu is not None:
-            yield from _cards(item, view.reading)
+            yield from _cards(item, view.machine, view.reading)
     if item.sign in _FREE:
         yield from _places(item, known, wish)
 
 
-def _cards(item: RunPlan, reading: HostReading) -> Iterator[Bound]:
+def _entry(machine: Machine) -> Iterator[Bound]:
+    """What the inventory says of a machine and a start there follows."""
+    reach = machine.reach
+    listed = {
+        "ssh": reach.target if isinstance(reach, SshReach) else "",
+        "data": machine.data,
+        "path": ":".join(machine.path),
+        "max_jobs": str(machine.max_jobs),
+    }
+    for field, value in listed.items():
+        yield Bound(f"{field} of {machine.name}", words.harmless(value) or "none")
+    for name, value in machine.env.items():
+        yield Bound(f"env.{name} of {machine.name}", words.harmless(value))
+
+
+def _cards(item: RunPlan, machine: Machine, reading: HostReading) -> Iterator[Bound]:
     yield Bound(f"driver of {item.machine}", reading.cards.driver or "none")
-    places = {card.uuid: card.index for card in reading.cards.cards}
+    places = {card.uuid: card for card in reading.cards.cards}
     for card in item.chosen:
         if isinstance(card, CardOn):
-            place = places.get(card.uuid)
-            yield Bound(f"card {card.uuid}", "gone" if place is None else f"{card.machine}[{place}]")
+            there = places.get(card.uuid)
+            kept = ", kept by its owner" if there is not None and keeps(machine, there) else ""
+            yield Bound(f"card {card.uuid}", "gone" if there is None else f"{card.machine}[{there.index}]{kept}")
 
 
 def _places(item: RunPlan, known: Known, wish: Wanted) -> Iterator[Bound]:

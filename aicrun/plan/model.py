@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aicrun.spec.model import Machine, RunSpec
+from aicrun.spec.model import Machine, Reached, RunSpec
 from aicrun.wire.facts import HostReading
 from aicrun.wire.jobs import JobReport, JobRequest, Source
 
@@ -104,6 +104,7 @@ class MachineView:
 
     `reading` is there when it answered, and in an offline plan when it was `remembered`; `why` tells what happened
     otherwise, in words. `seen` is how one that does not answer looked `seen_age_s` ago, by this client's ledger.
+    `reached` is where an ssh entry led, when it was tried.
     """
 
     machine: Machine
@@ -112,6 +113,7 @@ class MachineView:
     why: str = ""
     seen: HostReading | None = None
     seen_age_s: float | None = None
+    reached: Reached | None = None
 
 
 @dataclass(frozen=True, slots=True)

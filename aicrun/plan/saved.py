@@ -13,11 +13,15 @@ from aicrun.plan.bounds import bounds_of
 from aicrun.plan.document import decoded, encoded
 from aicrun.plan.known import known_of
 from aicrun.plan.model import Fleet, Plan, RunPlan, Verdict, Wanted
+from aicrun.plan.reconcile import admitted
 
 SCHEMA_VERSION = 1
 KIND = "plan"
 # Of several refusals the first of these is the exit code of the whole call (design section 5).
 EXITS = (4, 7, 6, 8, 5)
+# What a plan was bound to before only the entries that matter to it were; its hash tells nothing of what changed.
+_WHOLE_LIST = "machines.yaml"
+_NOT_ASKED = ("down", "excepted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,20 @@ def moved(saved: Plan, now: Fleet, wanted: tuple[Wanted, ...]) -> tuple[Moved, .
     `wanted` are the same runs in the same order, with their source as it is now.
     """
     facts = {bound.what: bound.value for bound in bounds_of(saved.runs, known_of(now), wanted)}
-    then = {bound.what: bound.value for bound in saved.bounds}
-    return tuple(_differences(then, facts))
+    then = {bound.what: bound.value for bound in saved.bounds if bound.what != _WHOLE_LIST}
+    return (*_differences(then, facts), *_left(saved, now, wanted))
+
+
+def _left(saved: Plan, now: Fleet, wanted: tuple[Wanted, ...]) -> Iterator[Moved]:
+    """Machines that the plan looked at for a copy of its runs and that nobody would look at any more."""
+    asked = {view.machine.name: view for view in now.machines if view.state not in _NOT_ASKED}
+    for view in saved.fleet.machines:
+        name = view.machine.name
+        if view.state in _NOT_ASKED or name in asked:
+            continue
+        if any(admitted(wish, view) or name in wish.known_on for wish in wanted):
+            down = any(one.machine.name == name and one.machine.down for one in now.machines)
+            yield Moved(f"{name} in machines.yaml", "asked", "down: true" if down else "not there")
 
 
 def _differences(then: dict[str, str], now: dict[str, str]) -> Iterator[Moved]:

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from aicrun.spec.model import Reached
 from aicrun.wire.facts import Cards, Drain
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -113,6 +114,29 @@ def drained(drain: Drain) -> str:
     """`drained by root 2h ago: new power supply`; who and why are text of others."""
     why = f": {cut(harmless(drain.why), 60)}" if drain.why else ""
     return f"drained by {name(drain.account)} {ago(drain.age_s)}{why}"
+
+
+def way_there(reached: Reached) -> str:
+    """`ana@203.0.113.7:2222 by OpenSSH (proxycommand is set)`."""
+    return harmless(f"{reached.address} by {carried_by(reached)}")
+
+
+def carried_by(reached: Reached) -> str:
+    """`OpenSSH (proxycommand is set)`."""
+    return reached.carrier + (f" ({reached.why})" if reached.why else "")
+
+
+def key_lines(reached: Reached) -> tuple[str, ...]:
+    """The host key it showed; where it is only known to be one of several, each in a line of its own."""
+    first, *others = reached.host_keys or ("host key not known",)
+    return (harmless(first), *(f"or {harmless(key)}" for key in others))
+
+
+def reach_of_names(machines: int, digest: str) -> str:
+    """How far the name of a run reaches, in one line; `digest` is the inventory's, empty without one."""
+    if not digest:
+        return "unique on this machine, for this account"
+    return f"unique over the {counted(machines, 'machine')} and accounts of this list ({short(digest)})"
 
 
 def joined(items: Sequence[str], last: str = "and") -> str:

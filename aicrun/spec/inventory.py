@@ -5,9 +5,12 @@ It must not ask a machine whether it is there.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from aicrun.errors import Way
 from aicrun.spec.diagnostics import Diagnostic, DocumentInvalid
@@ -61,7 +64,7 @@ def load_inventory(path: str) -> tuple[Inventory, tuple[Diagnostic, ...]]:
 
 
 def load_inventory_text(raw: bytes, file: str) -> tuple[Inventory, tuple[Diagnostic, ...]]:
-    """As `load_inventory`, for bytes in hand; the digest is over exactly these bytes."""
+    """As `load_inventory`, for bytes in hand."""
     from aicrun.spec.source import read  # yaml's room is not entered before there is a file
 
     reading = read(raw, file)
@@ -78,7 +81,32 @@ def load_inventory_text(raw: bytes, file: str) -> tuple[Inventory, tuple[Diagnos
         raise DocumentInvalid(diagnostics)
     listed = reading.root.at("machines")
     machines = tuple(_machine(node) for node in listed.elements()) if listed else ()
-    return Inventory(machines, file, hashlib.sha256(raw).hexdigest()), diagnostics
+    return Inventory(machines, file, meaning(machines)), diagnostics
+
+
+def meaning(machines: tuple[Machine, ...]) -> str:
+    """The hash of what an inventory says, 64 hex digits: two people with the same hash plan on the same list.
+
+    It is over the values in their order, not over the text: comments, line breaks and ways to write a value are not in
+    it. What has its usual value is left out, so that a field of a later version leaves older hashes as they are.
+    """
+    said = json.dumps(["inventory", 1, [_said(machine) for machine in machines]], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(said.encode("ascii")).hexdigest()
+
+
+def _said(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        fields = [item for item in dataclasses.fields(value) if item.name != "line"]
+        held = {item.name: (getattr(value, item.name), item) for item in fields}
+        said = {name: _said(found) for name, (found, item) in held.items() if found != _usual(item)}
+        return {"is": type(value).__name__, **said}
+    if isinstance(value, Mapping):
+        return {key: _said(item) for key, item in value.items()}
+    return [_said(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _usual(item: dataclasses.Field[Any]) -> Any:
+    return item.default_factory() if item.default_factory is not dataclasses.MISSING else item.default
 
 
 def local_inventory() -> Inventory:

@@ -185,6 +185,29 @@ class SshReach:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """Where an ssh entry led: user, host and port as ssh resolves them, and who carries (`why`: it and no other).
+
+    `host_keys` are of the form `ED25519 SHA256:…`: the one that the machine showed or, where the carrier does not tell,
+    those that were accepted for it, of which it showed one; empty when neither is known.
+    """
+
+    user: str
+    host: str
+    port: int
+    carrier: str
+    why: str = ""
+    host_keys: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """`user@host` as a person reads it, with the port where it is not 22."""
+        user = f"{self.user}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host and self.port != 22 else self.host
+        return f"{user}{host}" + (f":{self.port}" if self.port != 22 else "")
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmReach:
     """A cluster whose login node is reached by `over`."""
 

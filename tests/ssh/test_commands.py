@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from integration.project import Project
 from ssh_rig import Sshd
-from ssh_ways import OPENSSH, Host
+from ssh_ways import CERTIFICATE, OPENSSH, Host
 from support import Person, processes_with, until
 
 from aicrun.hosts.ssh_route import VARIABLE
@@ -79,6 +80,29 @@ def test_a_run_outlives_the_connection_and_is_stopped_later(far: Far) -> None:
 def test_doctor_names_the_carrier(far: Far) -> None:
     done = far.project.run("doctor", "box")
     assert f"by {'OpenSSH' if far.host.way.carrier == OPENSSH else 'fabric'}" in done.stdout, done.stdout + done.stderr
+
+
+def test_where_a_machine_is_and_which_key_it_showed(far: Far) -> None:
+    daemon, way = far.daemon, far.host.way
+    line = subprocess.run(
+        ["ssh-keygen", "-lf", f"{daemon.host_key}.pub"], capture_output=True, text=True, check=True
+    ).stdout
+    key, address = line.split()[1], f"{daemon.user}@127.0.0.1:{daemon.port}"
+    told = json.loads(far.project.run("machines", "check", "box", "--json").stdout)
+    reached = told["machines"][0]["reached"]
+    assert (reached["carrier"].lower(), reached["port"]) == (way.carrier, daemon.port), reached
+    # Which authority vouched is known of a certificate, and only the one look of doctor's asks for the key itself.
+    assert reached["host_keys"] == ([] if way.trust == CERTIFICATE else [f"ED25519 {key}"]), reached
+    far.project.write()
+    for args in (("machines", "check", "box"), ("plan", "-v"), ("doctor", "box")):
+        shown = far.project.run(*args).stdout
+        assert key in shown or (way.trust == CERTIFICATE and args[0] != "doctor"), shown
+        assert address in shown, shown
+        assert told["inventory_digest"][:8] in shown, shown
+    assert "unique over the 1 machine and accounts of this list" in far.project.run("doctor", "box").stdout
+    saved = json.loads(far.project.run("plan", "--json").stdout)["fleet"]
+    assert saved["machines"][0]["reached"] == reached
+    assert saved["inventory_digest"] == told["inventory_digest"]
 
 
 def test_a_short_command_and_its_exit_code(far: Far) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 from aicrun.cli.views.plan_page import Page, wrapped
 from aicrun.cli.views.plan_table import Table
 from aicrun.plan.model import FieldChange, Fleet, Plan, RunPlan, Sign, Way
-from aicrun.plan.words import ago, cells, count, counted, cut, harmless, joined
+from aicrun.plan.words import ago, cells, count, counted, cut, harmless, joined, key_lines, reach_of_names, way_there
 
 NOTE_LINES = 2
 STEP_VALUES = 15
@@ -49,9 +49,25 @@ def plan_screen(plan: Plan, *, width: int, verbose: bool, ascii: bool, closing: 
         _add_run(page, plan.runs[0], plan.fleet, verbose)
     else:
         _add_many(page, plan, verbose)
+    if verbose:
+        _add_ways_there(page, plan.fleet)
     if closing or all(item.sign is Sign.KEEP for item in plan.runs):
         _add_closing(page, plan, verbose)
     return page.text()
+
+
+def _add_ways_there(page: Page, fleet: Fleet) -> None:
+    """Where each entry of the list led, over which carrier, with the host key, and how far a name reaches."""
+    page.blank()
+    label = "reached"
+    for view in fleet.machines:
+        if view.reached is not None:
+            heard = "" if view.reading is not None else ", no answer"
+            keys = key_lines(view.reached) if view.reading is not None else ()
+            for text in (f"{view.machine.name}: {way_there(view.reached)}{heard}", *keys):
+                page.row(label, text)
+                label = ""
+    page.row("run names", reach_of_names(len(fleet.machines), fleet.inventory_digest))
 
 
 def _add_many(page: Page, plan: Plan, verbose: bool) -> None:

@@ -13,6 +13,7 @@ from aicrun.plan.records import attempt_words
 from aicrun.plan.words import (
     ago,
     card_model,
+    carried_by,
     cells,
     count,
     counted,
@@ -21,10 +22,13 @@ from aicrun.plan.words import (
     duration,
     gib,
     harmless,
+    key_lines,
     models,
     name,
     ordinal,
+    short,
     size,
+    way_there,
 )
 
 _COLOURS = {
@@ -134,20 +138,32 @@ def _line(screen: Screen, row: tuple[str, ...], widths: list[int], colour: str) 
     return "  ".join(parts).rstrip()
 
 
-def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float) -> list[str]:
-    """Each machine with its cards below it, then the counts."""
+def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float, closely: bool = False) -> list[str]:
+    """Each machine with its cards below it, then the counts; `closely`: with the way there and its host key."""
     rows = {view.machine.name: [_card_row(card, view) for card in _cards(view)] for view in fleet.machines}
     every = [row for found in rows.values() for row in found]
     widths = [max(map(cells, column)) for column in zip(_CARD_HEADS, *(row.columns for row in every), strict=True)]
     shown = [_card_line(_CARD_HEADS, widths) + "  held by"] if every else []
     for view in fleet.machines:
-        shown += _machine_lines(screen, view)
+        shown += [*_machine_lines(screen, view), *(_way_lines(screen, view) if closely else ())]
         for row in rows[view.machine.name]:
             line = _with_holder(_card_line(row.columns, widths), row.words, screen)
             shown.append(styled("green", line) if row.is_free else line)
     cards, free = len(every), sum(row.is_free for row in every)
     counts = f"{counted(len(fleet.machines), 'machine')}, {counted(cards, 'card')}, {free} free."
-    return [*shown, "", f"{counts} Measured now, in {took_s:.1f}s."]
+    which = f" machines.yaml: {short(fleet.inventory_digest)}." if fleet.inventory_digest else ""
+    return [*shown, "", f"{counts} Measured now, in {took_s:.1f}s.{which}"]
+
+
+def _way_lines(screen: Screen, view: api.MachineView) -> list[str]:
+    """How an ssh entry was reached, and the key to compare with the machine's own."""
+    if view.reached is None:
+        return []
+    # Where it is stands in the line above, of a machine that answered.
+    way = way_there(view.reached) if view.reading is None else harmless(carried_by(view.reached))
+    keys = key_lines(view.reached) if view.reading is not None else ()
+    rows = [("by" if view.reading is not None else "tried", way), *zip(("key", *[""] * len(keys)), keys, strict=False)]
+    return [cut(f"  {label:<{_NAME_LEAST - 2}}{text}", screen.width, screen.mark) for label, text in rows]
 
 
 def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
@@ -161,7 +177,8 @@ def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
             last = f"last seen {ago(view.seen_age_s)} with {models(view.seen.cards)}"
             shown.append(cut(f"{'':<12}{last}", screen.width, screen.mark))
         return shown
-    parts = [f"{name(reading.account)}@{name(reading.hostname)}"]
+    here = f"{name(reading.account)}@{name(reading.hostname)}"
+    parts = [harmless(view.reached.address) if view.reached is not None else here]
     if reading.cards.driver:
         parts.append(f"driver {harmless(reading.cards.driver)}")
     parts += [counted(reading.cpus, "core"), gib(reading.memory_mib)]

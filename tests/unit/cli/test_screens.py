@@ -29,17 +29,15 @@ from aicrun.cli.views.hosts import doctor_lines, drain_lines, gc_lines, notes_li
 from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.steps import step_line
-from aicrun.cli.views.tables import list_lines, machines_lines
+from aicrun.cli.views.tables import list_lines
 from aicrun.cli.views.trouble import lines as error_lines
 from aicrun.errors import HostRefused, Way
 from aicrun.hosts.backend import Drained
 from aicrun.lifecycle.ending import Ending
 from aicrun.lifecycle.find import Found, Listing
-from aicrun.plan.model import Fleet, MachineView
 from aicrun.plan.words import cells, harmless
-from aicrun.spec.model import LocalReach, Machine, SshReach
 from aicrun.wire.codec import replace
-from aicrun.wire.facts import BootIdentity, Card, CardProcess, Cards, Disk, Drain, Holder, HostReading, Survival
+from aicrun.wire.facts import Drain
 from aicrun.wire.launched import Launched
 from aicrun.wire.seen import Event, InLine
 
@@ -271,39 +269,6 @@ def test_inspect_is_yaml_with_every_host_text_quoted() -> None:
     assert read["env"]["HF_TOKEN"] == "(set, not shown)"
 
 
-def reading() -> HostReading:
-    cards = (
-        Card(0, "GPU-0", "NVIDIA RTX A6000", vram_total_mib=49140, vram_free_mib=9216, utilization_percent=99,
-             temperature_c=78, holder=Holder("whisper-ft", "alice", "51c0" * 4, 93600.0)),
-        Card(1, "GPU-1", "NVIDIA RTX A6000", vram_total_mib=49140, vram_free_mib=48740, utilization_percent=0,
-             temperature_c=33, processes_listed=True),
-        Card(2, "GPU-2", "NVIDIA GeForce RTX 4090", vram_total_mib=24564, vram_free_mib=15770, utilization_percent=40,
-             processes_listed=True, processes=(CardProcess(8121, "compute", 7065, "bo", "python"),)),
-        Card(3, "GPU-3", "GB10"),
-    )  # fmt: skip
-    return HostReading(
-        hostname="lab", host_id="1" * 32, boot=BootIdentity("b", "p", 1), account="ana", uid=1000, home="/home/ana",
-        shell="/bin/bash", system="Linux", architecture="x86_64", libc="glibc 2.39", python="3.12.4", agent_digest="d",
-        cpus=64, memory_mib=257024, cards=Cards("devices", driver="570.124.06", cards=cards), state_root="/s",
-        jobs_root="/s", survival=Survival("A", ""), disks=(Disk("/data", 1539316278886, 2 * 10**12, 10**6),),
-    )  # fmt: skip
-
-
-def test_machines_and_their_cards() -> None:
-    bare = replace(reading(), cards=Cards("none", "no_driver", "no NVIDIA driver is loaded"), hostname="desk")
-    fleet = Fleet(
-        (
-            MachineView(Machine("lab", LocalReach()), "answered", reading()),
-            MachineView(Machine("desk", LocalReach()), "answered", bare),
-            MachineView(
-                Machine("home", SshReach("home")), "unsupported", why="home is reached by ssh, not supported yet"
-            ),
-            MachineView(Machine("attic", SshReach("attic"), down=True), "down", why="down: true in machines.yaml"),
-        )
-    )
-    held("machines", machines_lines(Screen(), fleet, 0.62))
-
-
 def test_doctor() -> None:
     findings = (
         {"word": "ok", "topic": "python3", "text": "3.10.12, agent 5c1f02ab unpacked", "help": ""},
@@ -339,12 +304,6 @@ def test_a_run_that_waits_for_a_drain_says_so() -> None:
     found = Found("gpu-box", report(phase="waiting", steps=(), line=line, card_indexes=(1,)))
     held("apply_drained", going_lines(found))
     assert "drained, 1st" in plain(list_lines(Screen(), Listing((found,), 0, ()), everything=False)[1])
-
-
-def test_a_drained_machine_has_no_free_card() -> None:
-    told = replace(reading(), drain=Drain("root", True, 7300.0, "new power supply"))
-    fleet = Fleet((MachineView(Machine("lab", LocalReach()), "answered", told),))
-    held("machines_drained", machines_lines(Screen(), fleet, 0.62))
 
 
 def test_gc_before_and_after() -> None:

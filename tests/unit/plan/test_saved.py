@@ -21,6 +21,7 @@ from unit.plan.worlds import (
     home,
     job,
     lab,
+    machine,
     sft_wish,
     silent,
     spec,
@@ -29,13 +30,15 @@ from unit.plan.worlds import (
 
 from aicrun.cli.views.plan_json import plan_document
 from aicrun.plan.decide import plan
-from aicrun.plan.model import Fleet, MachineView, Options, Plan, Wanted
+from aicrun.plan.model import Bound, Fleet, MachineView, Options, Plan, Wanted
 from aicrun.plan.saved import from_document, moved, to_document
+from aicrun.spec.model import Reached, Selector
 from aicrun.wire.jobs import Source
 
 SCHEMA = json.loads((REPOSITORY / "schemas/plan.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 DIGITS = wish(spec("digits"), source=Source("aa" * 32, 3, 100, "9f2c1ab", "main", ("train.py",)))
+LED = Reached("ana", "203.0.113.7", 2222, "OpenSSH", "proxycommand is set", ("ED25519 SHA256:8Yw0mJr1", "RSA SHA256:a"))
 
 
 def _plans() -> dict[str, Plan]:
@@ -43,6 +46,7 @@ def _plans() -> dict[str, Plan]:
     other = sft_wish(env={"LR": "3e-4"}, execution={"command": "x"})
     return {
         "starts": plan((sft_wish(),), fleet(gpu_box(measured=(MEASURED,)), lab(), home(), ATTIC), Options()),
+        "reached": plan((DIGITS,), fleet(replace(answered("lab"), reached=LED)), Options()),
         "cpu": plan((DIGITS,), fleet(answered("lab"), file=""), Options()),
         "refused": plan((other,), fleet(lab(jobs=(busy,))), Options()),
         "replaced": plan((other,), fleet(lab(jobs=(busy,)), home()), Options(replace=True)),
@@ -156,9 +160,11 @@ def test_a_card_that_is_gone_is_named_by_its_uuid() -> None:
 def test_the_source_the_inventory_and_the_jobs_are_bound_too() -> None:
     made = plan((DIGITS,), fleet(answered("lab")), Options())
     edited = replace(DIGITS, source=Source("bb" * 32, 3, 101, "9f2c1ab", "main", ("train.py", "a", "b", "c")))
-    now = replace(fleet(answered("lab", jobs=(job(DIGITS),))), inventory_digest="ffff0000")
+    entry = machine("lab", data="/data2", env={"A": "2"})
+    now = replace(fleet(answered("lab", entry=entry, jobs=(job(DIGITS),))), inventory_digest="ffff0000")
     moves = _moves(DIGITS, now, made, edited)
-    assert set(moves) == {"machines.yaml", "source of digits", "jobs of digits"}
+    assert set(moves) == {"data of lab", "env.A of lab", "source of digits", "jobs of digits"}
+    assert moves["data of lab"] == ("/data", "/data2")
     assert moves["jobs of digits"] == ("none", "7c1e09d2a4b86f13 in progress")
     assert moves["source of digits"][1].endswith(": train.py, a, b")
 
@@ -174,6 +180,52 @@ def test_a_machine_that_left_the_inventory_is_named() -> None:
     moves = _moves(DIGITS, fleet(answered("desk")), made)
     assert moves["identity of lab"] == ("lab-id", "not there")
     assert moves["lab for it"] == ("fits", "no answer")
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        replace(fleet(answered("lab"), answered("home")), inventory_digest="ffff0000", inventory_file="other.yaml"),
+        fleet(answered("home"), answered("lab")),
+        fleet(answered("lab"), answered("home"), answered("new")),
+        fleet(answered("lab"), answered("home", entry=machine("home", data="/other", max_jobs=2, labels={"a": "b"}))),
+    ],
+    ids=("hash", "order", "one more", "another's entry"),
+)
+def test_what_changed_in_the_list_and_matters_to_no_run_makes_nothing_stale(now: Fleet) -> None:
+    made = plan((DIGITS,), fleet(answered("lab"), answered("home")), Options())
+    assert made.runs[0].machine == "lab"
+    assert _moves(DIGITS, now, made) == {}
+
+
+def test_a_machine_that_nobody_would_ask_for_a_copy_any_more_makes_the_plan_stale() -> None:
+    made = plan((DIGITS,), fleet(answered("lab"), answered("home"), ATTIC), Options())
+    off = MachineView(machine("home", down=True), "down", why="down: true in machines.yaml")
+    assert _moves(DIGITS, fleet(answered("lab")), made) == {"home in machines.yaml": ("asked", "not there")}
+    assert _moves(DIGITS, fleet(answered("lab"), off, ATTIC), made) == {
+        "home in machines.yaml": ("asked", "down: true")
+    }
+    pinned = wish(spec("digits", machine=Selector(names=("lab",))))
+    only = plan((pinned,), fleet(answered("lab"), answered("home")), Options())
+    assert _moves(pinned, fleet(answered("lab")), only) == {}
+    assert set(_moves(pinned, fleet(answered("lab")), only, replace(pinned, known_on=("home",)))) == {
+        "home in machines.yaml"
+    }
+
+
+def test_a_card_that_its_owner_keeps_by_now_makes_the_plan_stale() -> None:
+    made = plan((sft_wish(),), _gpu_world(lab()), Options())
+    kept = replace(lab(), machine=replace(lab().machine, keep_free=(1,)))
+    reading = lab().reading
+    assert reading is not None
+    uuid = reading.cards.cards[1].uuid
+    assert _moves(sft_wish(), _gpu_world(kept), made)[f"card {uuid}"] == ("lab[1]", "lab[1], kept by its owner")
+
+
+def test_a_plan_that_an_older_version_bound_to_the_whole_list_is_held_against_the_rest() -> None:
+    made = plan((DIGITS,), fleet(answered("lab")), Options())
+    older = replace(made, bounds=(Bound("machines.yaml", "4be1c07a"), *made.bounds))
+    assert _moves(DIGITS, fleet(answered("lab")), older) == {}
 
 
 def test_several_cards_are_bound_each() -> None:

@@ -42,7 +42,7 @@ from aicrun.plan.decide import plan
 from aicrun.plan.environment import setup_on
 from aicrun.plan.model import Fleet, MachineView, Options, Plan, Wanted
 from aicrun.plan.words import cells
-from aicrun.spec.model import CheckpointSpec, Selector, SetupSpec, UploadSpec
+from aicrun.spec.model import CheckpointSpec, Reached, Selector, SetupSpec, UploadSpec
 from aicrun.wire.facts import Drain, Notes, Survival
 from aicrun.wire.jobs import JobReport, Source, StepReport
 
@@ -86,7 +86,15 @@ def test_1_1_at_120_columns() -> None:
 
 
 def test_1_1_every_card_in_its_own_row() -> None:
-    golden("1_1_fits_verbose", _common(), verbose=True)
+    made = _common()
+    key = "ED25519 SHA256:8Yw0mJr1nq7yQxq9bQ0V2c5s7yJt3mC0e0l4ZkS1x2A"
+    led = {
+        "gpu-box": Reached("ana", "gpu-box", 22, "fabric", host_keys=(key,)),
+        "lab": Reached("ana", "192.168.1.40", 22, "OpenSSH", "ProxyJump in use", (key, key.replace("ED25519", "RSA"))),
+        "home": Reached("ana", "203.0.113.7", 2222, "fabric"),
+    }
+    views = tuple(replace(view, reached=led.get(view.machine.name)) for view in made.fleet.machines)
+    golden("1_1_fits_verbose", replace(made, fleet=replace(made.fleet, machines=views)), verbose=True)
 
 
 def test_1_1_in_ascii() -> None:
