@@ -5,13 +5,14 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from aicrun.agent import build, cards, drains, facts, jobs, keepers, launch, machine, notes
+from aicrun.agent import build, cards, drains, facts, jobs, keepers, launch, lookup, machine, notes
 from aicrun.agent.digest import agent_digest, bundle_root
 from aicrun.agent.holders import with_holders
 from aicrun.agent.home import Home
 from aicrun.agent.process import boot_identity
 from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
+from aicrun.wire import lean
 from aicrun.wire.codec import to_json
 from aicrun.wire.facts import Cards, HostReading
 from aicrun.wire.jobs import JobReport
@@ -28,8 +29,11 @@ def survey(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, 
         raise Refused("invalid_request", "a survey needs a question")
     runs = [str(run) for run in question.get("runs") or ()][:RUNS_MOST]
     paths = [str(path) for path in question.get("paths") or ()][:PATHS_MOST]
-    reading = _reading(home, runs, paths, str(question.get("data") or ""), question.get("cards") is not False)
-    return {"reading": to_json(reading)}, b""
+    data = str(question.get("data") or "")
+    reading = _reading(home, runs, paths, data, question.get("cards") is not False)
+    envs = (envs_folder(data, reading.home), list(reading.envs_ready))
+    found = lookup.programs(question.get("programs"), question.get("path") or (), reading.home, envs)
+    return {"reading": to_json(lean.replace(reading, programs=tuple(found)))}, b""
 
 
 def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_cards: bool) -> HostReading:

@@ -21,12 +21,16 @@ class Question:
 
     `runs`: names whose records and measured facts are wanted; `paths`: volumes to look at (may begin with `~`);
     `data`: the machine's data volume (may be empty), below which built environments are looked for.
+    `programs`: first words of commands, each with the PATH that its job sets itself (empty: the usual one, which
+    begins with `path`, the machine's own folders).
     """
 
     runs: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     data: str = ""
     cards: bool = True
+    path: tuple[str, ...] = ()
+    programs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts.backend import Backend, Question
 from aicrun.lifecycle.session import Session
 from aicrun.plan.ask import paths_to_ask
+from aicrun.plan.first_word import programs_to_ask
 from aicrun.plan.model import Fleet, MachineView
 from aicrun.spec.model import LocalReach, Machine, Reached, RunSpec
 from aicrun.wire.codec import WireError, from_json, to_json
@@ -82,7 +83,8 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
     def ask(backend: Backend, machine: Machine) -> HostReading:
         paths = paths_to_ask(specs, machine) or (machine.data or "~",)
         try:
-            return backend.survey(Question(names, paths, machine.data, cards))
+            programs = programs_to_ask(specs, machine)
+            return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs))
         finally:
             # Also of one that gave no answer; a configuration that cannot be read was told by the survey.
             with contextlib.suppress(AicrunError):

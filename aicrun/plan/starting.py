@@ -12,6 +12,7 @@ from aicrun.plan import records, refusals, words
 from aicrun.plan.cache_folders import cache_warnings
 from aicrun.plan.commands import typed
 from aicrun.plan.draft import RUN_ID, Site, draft, values_at
+from aicrun.plan.first_word import first_word_warnings
 from aicrun.plan.kept_cards import gone_warnings
 from aicrun.plan.known import Known
 from aicrun.plan.model import Candidate, CardOn, Options, Refusal, RunPlan, Sign, Wanted, Way
@@ -111,6 +112,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
             *cache_warnings(site, made),
             *survival_warnings(site),
             *gone_warnings(site.machine, site.reading),
+            *first_word_warnings(wanted.spec, site, made),
         ),
     )
 

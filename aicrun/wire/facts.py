@@ -154,12 +154,27 @@ class Drain:
 
 
 @lean.dataclass(frozen=True)
+class Program:
+    """Whether `word` is a program for a job here: its `place`, empty when none is on the PATH that was `searched`.
+
+    `path` is the PATH that was asked for (empty: the usual one of jobs); `envs` are keys of environments that have it.
+    """
+
+    word: str
+    path: str = ""
+    place: str = ""
+    searched: str = ""
+    envs: Tuple[str, ...] = ()
+
+
+@lean.dataclass(frozen=True)
 class HostReading:
     """Everything one survey call learned.
 
     `measured` holds facts of earlier jobs of the asked run names, newest first. `envs_ready` are the keys of complete
     environments below the data folder. `unreadable_records` names run records that are there and cannot be read:
     they may be the run, so they refuse a start. `drain` is there while no new run of this account starts here.
+    `programs` answers for the first words of commands that were asked for.
     """
 
     hostname: str
@@ -195,3 +210,4 @@ class HostReading:
     envs_ready: Tuple[str, ...] = ()
     took_s: float = 0.0
     drain: Optional[Drain] = None
+    programs: Tuple[Program, ...] = ()

@@ -17,7 +17,6 @@ from support import processes_with, until
 from aicrun.errors import AgentBroken, HostRefused, HostUnreachable
 from aicrun.hosts.agent_backend import AgentBackend
 from aicrun.hosts.backend import Question
-from aicrun.hosts.bundle import build
 from aicrun.hosts.connect import connect
 from aicrun.spec.model import LocalReach, Machine, SlurmReach, SshReach
 from aicrun.wire.hashes import tree_hash
@@ -51,19 +50,6 @@ def to(share: Path) -> Upload:
 
 def refusal(token: str) -> pytest.RaisesExc[HostRefused]:
     return pytest.raises(HostRefused, check=lambda error: error.token == token)
-
-
-def test_a_survey_tells_the_host(backend: AgentBackend, account: Account) -> None:
-    found = backend.survey(Question(runs=("sft-run",), paths=("~/a/b", "/"), data=str(account.home)))
-    assert found.hostname == os.uname().nodename
-    assert found.agent_digest == build().digest
-    assert found.home == str(account.home)
-    assert [disk.path for disk in found.disks] == ["~/a/b", "/"]
-    assert found.pythons[0].version == found.python
-    assert found.state_root.startswith(str(account.home / ".local/state/aicrun"))
-    assert (found.jobs, found.measured, found.envs_ready, found.active_jobs) == ((), (), (), 0)
-    assert found.cards.state in ("none", "unknown", "devices")
-    assert backend.survey(Question(cards=False)).cards.reason == "not_asked"
 
 
 def test_a_source_is_pushed_by_content_and_laid_out(backend: AgentBackend, account: Account) -> None:

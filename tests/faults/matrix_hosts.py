@@ -32,6 +32,7 @@ CUTS = "ssh/test_cuts.py::"
 ODD = "ssh/test_odd_machines.py::"
 BARE = ODD + "test_where_nothing_may_be_executed_and_tools_are_missing_a_run_goes_its_way"
 REPORTS = "cases/diagnostics/reports/"
+FIRST_WORD = "unit/plan/test_first_word.py::"
 ENVIRONMENT = "unit/agent_work/test_environment.py::"
 NOT_HEARD = SHELLS + "test_a_shell_that_runs_nothing_is_told_with_its_first_lines"
 EVERY_SHELL = WAYS + "test_every_login_shell_with_a_noisy_start_file"
@@ -52,8 +53,14 @@ HOSTS: dict[str, Row] = {
     "C12": Row("csh, fish, a restricted shell", (EVERY_SHELL, NOT_HEARD)),
     "C14": Row(
         "an environment that only a start file activates",
-        (REPORTS + "c14-activate.yaml", CANNOT_RUN, ENVIRONMENT + "test_it_does_not_vary_but_for_the_port"),
-        gap="a plan that looks for the first word of the command: setup may bring it, so it comes with setup",
+        (
+            REPORTS + "c14-activate.yaml",
+            CANNOT_RUN,
+            ENVIRONMENT + "test_it_does_not_vary_but_for_the_port",
+            "integration/test_told.py::test_a_plan_says_that_the_first_word_of_a_command_is_no_program_there",
+            FIRST_WORD + "test_a_word_that_is_no_program_there_is_a_warning_with_the_path_and_the_ways_out",
+            FIRST_WORD + "test_an_environment_that_is_still_to_be_built_may_bring_it_and_a_built_one_is_looked_into",
+        ),
     ),
     "C16": Row(
         "a wrapper hid the exit code", (CODES, REPORTS + "c16-conda-run.yaml", REPORTS + "c16-conda-run-through.yaml")

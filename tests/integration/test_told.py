@@ -54,6 +54,20 @@ def test_a_stdout_that_takes_nothing_is_told_in_a_sentence(project: Project, arg
     assert "Exception ignored" not in done.stderr
 
 
+def test_a_plan_says_that_the_first_word_of_a_command_is_no_program_there(project: Project) -> None:
+    project.write("no-such-program train.py")
+    shown = " ".join(project.run("plan").stdout.split())
+    assert "warning: here: no-such-program is not on the PATH that the job will have there: /" in shown, shown
+    program = project.person.home / ".local/bin/no-such-program"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    assert "no-such-program is not on the PATH" in " ".join(project.run("plan").stdout.split())
+    program.chmod(0o755)
+    assert "is not on the PATH" not in " ".join(project.run("plan").stdout.split())
+    project.write("cd . && no-such-program-either")
+    assert "is not on the PATH" not in " ".join(project.run("plan").stdout.split())
+
+
 def test_a_silent_machine_is_not_told_as_one_without_runs(project: Project) -> None:
     project.person.env |= {"HOME": "/proc/nowhere", "XDG_STATE_HOME": "/proc/nowhere/state"}
     done = project.run("list")

@@ -1,0 +1,41 @@
+"""Where the first word of a command would be found on this host, before there is a job. It must not run anything."""
+
+import os
+from typing import Any, List, Sequence, Tuple
+
+from aicrun.agent.environment import login_environment
+from aicrun.wire.facts import Program
+
+PROGRAMS_MOST = 100
+ENVIRONMENTS_MOST = 200
+
+
+def programs(asked: Any, machine_path: Sequence[Any], home_folder: str, envs: Tuple[str, List[str]]) -> List[Program]:
+    """One answer for each [word, PATH] of `asked`; an empty PATH is the one that every job here has.
+
+    `machine_path` are the machine's own folders; `envs` the folder of built environments and the keys of finished ones.
+    """
+    folder, keys = envs
+    pairs = [pair for pair in asked if isinstance(pair, (list, tuple)) and len(pair) == 2] if asked else []
+    usual = login_environment(tuple(map(str, machine_path)), os.environ)["PATH"] if pairs else ""
+    found = []
+    for word, path in [(str(word), str(path)) for word, path in pairs[:PROGRAMS_MOST]]:
+        searched = path or usual
+        bins = [(key, os.path.join(folder, key, "bin")) for key in keys[:ENVIRONMENTS_MOST]]
+        having = tuple(key for key, place in bins if os.sep not in word and _is_program(os.path.join(place, word)))
+        found.append(Program(word, path, _place(word, searched, home_folder), searched, having))
+    return found
+
+
+def _place(word: str, searched: str, home_folder: str) -> str:
+    """The program's path; empty when there is none."""
+    if word.startswith("~/"):
+        word = home_folder + word[1:]
+    if os.sep in word:
+        return word if _is_program(word) else ""
+    places = (os.path.join(folder, word) for folder in searched.split(os.pathsep) if os.path.isabs(folder))
+    return next((place for place in places if _is_program(place)), "")
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

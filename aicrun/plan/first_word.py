@@ -1,0 +1,93 @@
+"""Whether the first word of a command is a program on the machine: what the survey asks for it, and what a plan says.
+
+It must not refuse: between the plan and the start a person may put it there. Where an environment or a command of the
+setup may bring it, nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from aicrun.plan import words
+from aicrun.plan.draft import Site
+from aicrun.plan.placeholders import escaped, fill
+from aicrun.spec.model import Machine, RunSpec
+from aicrun.wire.facts import Program
+from aicrun.wire.jobs import JobRequest
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=[\w@%+:,./-]*\s+")
+# A plain word with nothing behind it that would make it something else, the name of a function say.
+_WORD = re.compile(r"([\w.+~/-]+)(?=\s*[;&|<>]|\s+[^(\s]|\s*\Z)")
+# What a shell brings itself, and its own words.
+_OF_THE_SHELL = """
+. : alias bg break builtin bye case cd command continue coproc declare dirs do done echo elif else enable esac eval
+exec exit export false fc fg fi for function getopts hash help history if in jobs kill let local logout mapfile popd
+printf pushd pwd read readarray readonly return select set shift shopt source suspend test then time times trap true
+type typeset ulimit umask unalias unset until wait while
+"""
+
+
+def programs_to_ask(specs: Iterable[RunSpec], machine: Machine) -> tuple[tuple[str, str], ...]:
+    """(first word, PATH that the job sets itself, else empty) of each command that a plan will judge, each once."""
+    values = {"machine.name": machine.name, "machine.data": machine.data}
+    values["machine.cache"] = f"{machine.data}/cache" if machine.data else "~/.cache"
+    found: dict[tuple[str, str], None] = {}
+    for spec in specs:
+        filled = {**values, "run.name": spec.name}
+        word = first_word(tuple(fill(part, filled) for part in spec.command), spec.is_argv)
+        own = {"PATH": escaped(machine.env["PATH"])} if "PATH" in machine.env else {}
+        path = fill({**own, **spec.env}.get("PATH", ""), filled)
+        if word and not _may_be_brought(spec):
+            found[word, path] = None
+    return tuple(found)
+
+
+def first_word_warnings(spec: RunSpec, site: Site, made: JobRequest) -> tuple[str, ...]:
+    """One when the word is known to be no program there; none where that is not known."""
+    word = first_word(made.command, spec.is_argv)
+    known = {(one.word, one.path): one for one in site.reading.programs}
+    answer = known.get((word, made.env.get("PATH", "")))
+    if not word or answer is None or _may_be_brought(spec) or _is_there(answer, made, site.reading.envs_ready):
+        return ()
+    shown = words.harmless(word)
+    if "/" in word:
+        return (f"{site.machine.name}: {shown} is no program there that this account may execute",)
+    folders = ", ".join(words.harmless(folder) for folder in answer.searched.split(":"))
+    listed = f"name its folder under path: of {site.machine.name} in machines.yaml"
+    way = f"write its full path, {listed}, or have setup: bring it"
+    return (f"{site.machine.name}: {shown} is not on the PATH that the job will have there: {folders}; {way}",)
+
+
+def first_word(command: tuple[str, ...], is_argv: bool) -> str:
+    """The program that a command begins with; empty where only a shell could tell, or the path is of its own tree."""
+    if is_argv:
+        word = command[0] if command else ""
+    else:
+        text = "\n".join(command).replace("\\\n", " ")
+        lines = (line.strip() for line in text.split("\n"))
+        line = next((line for line in lines if line and not line.startswith("#")), "")
+        word = _of_line(line)
+    is_relative = "/" in word and not word.startswith(("/", "~/"))
+    return "" if is_relative or "${" in word else word
+
+
+def _of_line(line: str) -> str:
+    while (assigned := _ASSIGNMENT.match(line)) is not None:
+        if assigned.group(1) == "PATH":
+            return ""
+        line = line[assigned.end() :]
+    found = _WORD.match(line)
+    if found is None or found.group(1) in _OF_THE_SHELL.split() or found.group(1).startswith("-"):
+        return ""
+    return found.group(1)
+
+
+def _may_be_brought(spec: RunSpec) -> bool:
+    return spec.setup is not None and bool(spec.setup.run)
+
+
+def _is_there(answer: Program, made: JobRequest, ready: Iterable[str]) -> bool:
+    """True also where it cannot be known: in an environment that is still to be built."""
+    key = made.setup.key
+    return bool(answer.place) or (bool(key) and (key not in ready or key in answer.envs))
