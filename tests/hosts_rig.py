@@ -1,8 +1,8 @@
 """Several hosts on this machine: each a network, mount, name and process namespace with its own sshd and driver.
 
 A host has its own home, /run, /var/tmp, machine-id and boot id; it shares programs and accounts with the machine. Links
-can be cut and hosts switched off as by a pulled cable or plug. Needs root; everything lies in one folder and ends with
-`close`.
+can be cut, mute or lossy, and hosts switched off, as by a pulled cable or plug. Needs root; all lies in one folder and
+ends with `close`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,32 @@ exec "$3" -D -e -f "$1/sshd_config"
 
 def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def _tc(*words: str) -> None:
+    subprocess.run(["tc", *words], check=True, capture_output=True)
+
+
+def _losing(percent: int) -> str:
+    """A filter for packets, in the words of tc: a random number decides between passing (0) and dropping (2)."""
+    load_random, jump_if_greater, ret = 0x20, 0x25, 0x06
+    limit = (1 << 32) * percent // 100
+    return f"4,{load_random} 0 0 {0xFFFFF038},{jump_if_greater} 0 1 {limit},{ret} 0 0 0,{ret} 0 0 2"
+
+
+@cache
+def can_lose() -> bool:
+    """Whether this kernel drops packets by chance where it is told to (netem is in few, this filter in most)."""
+    name = f"aic{secrets.token_hex(3)}"
+    _ip("link", "add", name, "type", "bridge")
+    try:
+        _tc("qdisc", "add", "dev", name, "clsact")
+        _tc("filter", "add", "dev", name, "egress", "bpf", "bytecode", _losing(20), "da")
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    finally:
+        _ip("link", "del", name)
+    return True
 
 
 @cache
@@ -106,9 +132,25 @@ class FleetHost:
         """Pull its cable: both directions are silent, nothing on it ends."""
         _ip("link", "set", self._link, "down")
 
+    def mute(self) -> None:
+        """What is said to it still arrives; nothing that it says does."""
+        _ip("-n", self._space, "route", "replace", "blackhole", f"{self.net.prefix}.1/32")
+
+    def lossy(self, percent: int) -> None:
+        """Lose so many of a hundred packets, by chance, in each direction; only where `can_lose`."""
+        _tc("qdisc", "replace", "dev", self._link, "clsact")
+        for way in ("ingress", "egress"):
+            _tc("filter", "add", "dev", self._link, way, "bpf", "bytecode", _losing(percent), "da")
+
     def join(self) -> None:
-        """Put the cable back."""
+        """The link is whole again, whatever was done to it."""
         _ip("link", "set", self._link, "up")
+        subprocess.run(
+            ["ip", "-n", self._space, "route", "del", "blackhole", f"{self.net.prefix}.1/32"],
+            check=False,
+            capture_output=True,
+        )
+        subprocess.run(["tc", "qdisc", "del", "dev", self._link, "clsact"], check=False, capture_output=True)
 
     def off(self, silent: bool = True) -> None:
         """Every process of it is gone; `silent` as without power, else its address refuses connections."""

@@ -1,8 +1,8 @@
 """What a test's sshd runs in place of every command: the same command, with somebody who reads along on its pipes.
 
-It tells the test (`trap.py`, a port of loopback) of each request and each answer of the agent before it passes them
-on, and does with it what the test says: `go`, `withhold`, or `hold SECONDS`. It must not change a byte of what passes.
-Standard library only; started as `python3 -I -S gatekeeper.py PORT`.
+It tells the test (`trap.py`, by a port of loopback or the path of a socket) of each request and each answer of the
+agent before it passes them on, and does with it what the test says: `go`, `withhold`, or `hold SECONDS`. It must not
+change a byte of what passes. Standard library only; started as `python3 -I -S gatekeeper.py PORT_OR_PATH`.
 """
 
 import contextlib
@@ -18,10 +18,19 @@ PIECE = 65536
 AGENT = "import sys;s=sys.stdin.buffer"
 
 
+def reached(where):
+    """A connection to the test: from another network only a path leads to it."""
+    if where.isdigit():
+        return socket.create_connection(("127.0.0.1", int(where)))
+    way = socket.socket(socket.AF_UNIX)
+    way.connect(where)
+    return way
+
+
 def asked(place, side):
     """What the test wants done with what came to this place; `go` when nobody is there to say."""
     try:
-        with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as way:
+        with reached(sys.argv[1]) as way:
             way.sendall(f"{place} {side}\n".encode())
             return way.makefile("rb").readline().decode().strip() or "go"
     except OSError:
