@@ -11,7 +11,7 @@ from typing import Callable, List, Optional, Tuple
 from aicrun.agent import children, family, hooks
 from aicrun.agent.history import note
 from aicrun.agent.kept import Stuck, StuckProcess
-from aicrun.agent.process import Proc
+from aicrun.agent.process import Proc, look
 from aicrun.agent.records import insist, write_record
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import lean, names
@@ -121,8 +121,12 @@ class Ending:
         return TICK_S if self._stuck else BUSY_TICK_S
 
     def _members(self) -> List[Proc]:
-        tree = self._tree
-        return family.Family(tree.job_id, os.getpid(), frozenset((self._spared(),)), tree.group).members()
+        tree, main = self._tree, look(self._tree.pid)
+        found = family.Family(tree.job_id, os.getpid(), frozenset((self._spared(),)), tree.group).members()
+        if main is not None and main.lives and main.ticks == tree.ticks and main not in found:
+            # A setup that is done without an exec still carries the keeper's mark.
+            found.append(main)
+        return found
 
     def _kill(self) -> None:
         members = self._members()

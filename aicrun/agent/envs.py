@@ -34,6 +34,11 @@ def main(job_folder: str) -> int:
     return 0
 
 
+def is_ready(request: JobRequest) -> bool:
+    """True when no environment has to be built for this job."""
+    return not request.setup.key or build.is_complete(request.setup.path, request.setup.key)
+
+
 def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     """Do everything the step does and write `SETUP_RESULT`; raises `SetupFailed` or `Refused`.
 

@@ -93,8 +93,6 @@ def _kept(keeper: "Keeper", role: str) -> int:
         return 0
     keeper.join_line()
     keeper.announce(role)
-    # The agent goes on from there; nothing of the job has started yet.
-    later.load()
     if keeper.gate():
         keeper.run()
     else:
@@ -208,7 +206,6 @@ class Keeper:
         while self._at_turn():
             telemetry.set_aside(self._job_dir, made.number)
             made.begin()
-            telemetry.start(self._job_dir, self._home.step_dir(self._request.job_id, made.number, "command"))
             made.exits.append(self._step("command", made.number))
             self._cards.drain()
             if not made.follows():
@@ -295,11 +292,14 @@ class Keeper:
             limit_s=float(request.setup.timeout_s) if step == "setup" else None,
             has_deadline=step == "command",
             held=self._cards.handles if step == "command" else (),
+            began=(lambda: telemetry.start(self._job_dir)) if step == "command" else None,
             meanwhile=self._meanwhile(step, attempt),
             secrets=self._secrets.values(),
         )
         try:
             program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
+            if step == "setup" and not request.setup.run:
+                program = lean.replace(program, here=self._set_up, is_alone=not request.setup.key)
             if step == "command":
                 program = lean.replace(program, env=dict(program.env, **self._cards.env))
                 self._show_environment(program.env)
@@ -308,6 +308,13 @@ class Keeper:
             return step_run.write_spawn_error(order, error.message)
         except step_run.NotStarted as error:
             return step_run.write_spawn_error(order, str(error))
+
+    def _set_up(self) -> Optional[int]:
+        """The setup in the process that calls it, its exit code; None when it has an environment to build."""
+        # Imported here: only the setup's process needs it, and not for every job.
+        from aicrun.agent import envs
+
+        return envs.main(self._job_dir) if envs.is_ready(self._request) else None
 
     def _show_environment(self, env: Dict[str, str]) -> None:
         """The environment for `inspect --env`: a secret's name is shown, its value nowhere."""

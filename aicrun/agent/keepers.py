@@ -25,6 +25,9 @@ READY_S = 25.0
 # From systemd's word that a unit runs until its program takes the order; later it finds none and leaves.
 TAKEN_S = 10
 _TICK_S = 0.005
+# A keeper is ready within a tenth of a second, mostly: so long it is looked for often, so that nobody waits for a tick.
+_SOON_S = 0.2
+_SOON_TICK_S = 0.001
 _TOLD = "AICRUN_LAUNCH"
 
 
@@ -197,7 +200,7 @@ def _ready(job_dir: str, pid: int, token: str) -> Launch:
             return record
         if not lives:
             break
-        time.sleep(_TICK_S)
+        time.sleep(_SOON_TICK_S if deadline - time.monotonic() > READY_S - _SOON_S else _TICK_S)
     raise _not_ready(job_dir)
 
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Dict, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple
 
 from aicrun.agent import later
 from aicrun.agent.digest import bundle_root
@@ -27,13 +27,16 @@ OWN_VARIABLES = ("HOME", "XDG_STATE_HOME")
 class Program:
     """`argv` with an absolute program wherever one was found, the whole environment, and an existing folder.
 
-    `is_own`: it is our own program, for the setup or the upload.
+    `is_own`: it is our own program, for the setup or the upload. `here` does the same in the process that would execute
+    it, and gives its exit code; None where the program must be executed after all. `is_alone`: it starts no other.
     """
 
     argv: Tuple[str, ...]
     env: Dict[str, str]
     cwd: str
     is_own: bool = False
+    here: Optional[Callable[[], Optional[int]]] = None
+    is_alone: bool = False
 
     def given(self, variables: Dict[str, str]) -> "Program":
         """The same with more variables; what a program of ours must find as it is stays."""

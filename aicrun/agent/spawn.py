@@ -6,13 +6,19 @@ unexecuted when the keeper dies first.
 
 import json
 import os
+import sys
 import time
-from typing import NoReturn, Tuple
+from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Tuple
 
-from aicrun.agent import children, pump
+from aicrun.agent import cgroups, children, later, pump
 from aicrun.agent.process import look
 from aicrun.agent.programs import Program
 from aicrun.wire import lean
+
+if TYPE_CHECKING:
+    import traceback
+else:
+    traceback = later.module("traceback")
 
 # Raised for the job so that the kernel's out-of-memory choice falls on it before its keeper (conmon does the same).
 OOM_SCORE_UP = 300
@@ -22,12 +28,25 @@ NEVER_RAN = 127
 
 @lean.dataclass(frozen=True)
 class Gated:
-    """A child at its gate: `gate` opens it, `errors` tells why an exec failed (end of file: it did not)."""
+    """A child at its gate: `gate` opens it, `errors` tells why an exec failed (end of file: it did not).
+
+    `errors` begins with one line: empty when it has entered its control group, else why not.
+    """
 
     pid: int
     ticks: int
     gate: int
     errors: int
+
+    def outside(self) -> str:
+        """Wait until it has tried to enter its control group: "" when it is there, else why not."""
+        raw = b""
+        while not raw.endswith(b"\n"):
+            byte = os.read(self.errors, 1)
+            if not byte:
+                return "its process ended before it was moved into a group"
+            raw += byte
+        return raw.decode("utf-8", "surrogateescape").strip()
 
     def open(self) -> None:
         """Let it run. Nobody waits for the exec: a folder on a hung disk holds up the child alone."""
@@ -83,17 +102,18 @@ def fork_pump(pipe: int, sink: pump.Sink) -> int:
         os._exit(2)
 
 
-def fork_gated(program: Program, write_end: int, oom_score: int, held: Tuple[int, ...] = ()) -> Gated:
+def fork_gated(program: Program, write_end: int, oom_score: int, held: Tuple[int, ...], group: cgroups.Group) -> Gated:
     """A child that will execute `program` once its gate is opened; raises `OSError` when no process can be had.
 
-    It inherits the descriptors `held`: locks that live as long as it does.
+    It inherits the descriptors `held`: locks that live as long as it does. It enters `group` by itself, for the kernel
+    makes whoever asks for that wait: `Gated.outside` tells what came of it.
     """
     gate_read, gate_write = os.pipe()
     error_read, error_write = os.pipe()
     pid = os.fork()
     if not pid:
         try:
-            _child(_Child(program, write_end, oom_score, gate_read, error_write, held))
+            _child(_Child(program, write_end, oom_score, gate_read, error_write, held, group))
         finally:
             os._exit(NEVER_RAN)
     os.close(gate_read)
@@ -109,6 +129,7 @@ class _Child:
     gate_read: int
     error_write: int
     held: Tuple[int, ...]
+    group: cgroups.Group
 
 
 def _child(child: _Child) -> NoReturn:
@@ -125,6 +146,9 @@ def _child(child: _Child) -> NoReturn:
         os.dup2(child.write_end, 2)
         # With all else goes our copy of the gate's other end: with it the keeper's death would never be seen here.
         pump.close_all_but({child.gate_read, child.error_write, *child.held})
+        entered = cgroups.enter(child.group, os.getpid())
+        outside = "" if entered == child.group else entered.why.replace("\n", " ")
+        os.write(child.error_write, (outside + "\n").encode("utf-8", "surrogateescape"))
         if os.read(child.gate_read, 1) != b"g":
             os._exit(NEVER_RAN)
         os.close(child.gate_read)
@@ -133,6 +157,8 @@ def _child(child: _Child) -> NoReturn:
         stage = "cwd"
         os.chdir(program.cwd)
         stage = "exec"
+        if program.here is not None:
+            _run_here(program.here)
         os.execve(program.argv[0], list(program.argv), program.env)  # noqa: S606  no shell is the point
     except (OSError, ValueError) as error:
         message = getattr(error, "strerror", None) or str(error)
@@ -140,6 +166,22 @@ def _child(child: _Child) -> NoReturn:
         told["what"] = program.cwd if stage == "cwd" else program.argv[0]
         os.write(child.error_write, json.dumps(told).encode("utf-8"))
     os._exit(NEVER_RAN)
+
+
+def _run_here(deed: Callable[[], Optional[int]]) -> None:
+    """Do it in this process and leave with its exit code; returns when it gave none."""
+    # Those of the keeper were made for other files, and in the language of its login.
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    try:
+        code = deed()
+    except Exception:  # noqa: BLE001  the edge of this process
+        sys.stderr.write(traceback.format_exc())
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if code is not None:
+        os._exit(code)
 
 
 def _words(raw: bytes) -> str:

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Callable, Optional, Tuple
 
-from aicrun.agent import cgroups, children, history, hooks, pump, spawn
+from aicrun.agent import cgroups, children, history, hooks, later, pump, spawn
 from aicrun.agent.ending_tree import BUSY_TICK_S, TICK_S, Ending, Tree
 from aicrun.agent.log_files import Caps
 from aicrun.agent.programs import Program
@@ -32,7 +32,8 @@ class Order:
     """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`.
 
     `held` are descriptors of locks that pump and program inherit; `secrets` are values that the log must not hold.
-    `meanwhile` is called while the step runs and says after how many seconds it wants to be called again.
+    `began` is called once, when the program runs. `meanwhile` is called while it does, and says after how many seconds
+    it wants to be called again.
     """
 
     job_id: str
@@ -47,6 +48,7 @@ class Order:
     has_deadline: bool = False
     held: Tuple[int, ...] = ()
     secrets: Tuple[str, ...] = lean.field(default=(), repr=False)
+    began: Optional[Callable[[], None]] = None
     meanwhile: Optional[Callable[[], float]] = None
 
 
@@ -107,13 +109,16 @@ class _Step:
         child.open()
         self._at("W6")
         history.note(order.job_dir, "step_started", detail=order.step)
+        if order.began is not None:
+            order.began()
         ended = self._wait()
         self._at("ended")
         record = self._exit(ended, child.failure())
         insist(lambda: room.commit(record), order.folder)
         self._at("W7")
         children.reap(child.pid)
-        self._ending.sweep(self._tend)
+        if not self._program.is_alone:
+            self._ending.sweep(self._tend)
         cgroups.discard(self._group)
         self._at("W8")
         self._drain()
@@ -130,9 +135,7 @@ class _Step:
         try:
             self._start_pump()
             self._at("W3")
-            self._child = spawn.fork_gated(program, write_end, order.oom_score, order.held)
-            self._at("W4")
-            self._enter_group(self._child)
+            self._fork_child(program, write_end)
             self._record_start(self._child)
         except OSError:
             room.give_up()
@@ -145,12 +148,27 @@ class _Step:
     def _at(self, place: str) -> None:
         hooks.reached("%s.%s" % (self._order.step, place))
 
-    def _enter_group(self, child: spawn.Gated) -> None:
-        """A control group of its own for the child and all it will start; the step runs without one as well."""
+    def _fork_child(self, program: Program, write_end: int) -> None:
+        """The child, in a control group of its own for all that it will start; the step runs without one as well."""
         order = self._order
-        group = cgroups.make(cgroups.name(order.job_id, order.attempt), cgroups.here())
-        self._group = cgroups.enter(group, child.pid)
-        self._killed_before = cgroups.kills(self._group.memory)
+        group = cgroups.Group()
+        if not program.is_alone:
+            group = cgroups.make(cgroups.name(order.job_id, order.attempt), cgroups.here())
+        self._killed_before = cgroups.kills(group.memory)
+        try:
+            self._child = child = spawn.fork_gated(program, write_end, order.oom_score, order.held, group)
+        except OSError:
+            cgroups.discard(group)
+            raise
+        self._at("W4")
+        if not program.is_alone:
+            # Meanwhile the kernel lets the child into its group, which takes a while; its gate is closed for longer.
+            later.load()
+        outside = child.outside()
+        if outside:
+            cgroups.discard(group)
+            group = cgroups.Group(why=outside)
+        self._group = group
         whose = (order.job_id, order.step, order.job_dir, order.boot, child.pid, child.ticks)
         self._ending = Ending(Tree(*whose, self._group.tree), self._wishes, lambda: self._pump)
 

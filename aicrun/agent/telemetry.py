@@ -14,7 +14,7 @@ from aicrun.agent.family import KEEPER_MARK
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed, open_home
 from aicrun.agent.kept import Launch
-from aicrun.agent.records import Unreadable, make_private, read_json, read_record
+from aicrun.agent.records import Unreadable, read_json, read_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import lean, names
 from aicrun.wire.codec import dump
@@ -174,13 +174,12 @@ def set_aside(job_dir: str, attempt: int) -> None:
             continue
 
 
-def start(job_dir: str, command_folder: str) -> None:
+def start(job_dir: str) -> None:
     """Start the sampler of a job beside its keeper; one that cannot be had is gone without.
 
-    The folder of the command is made first: the newest one is what the sampler measures.
+    It measures the command of the newest attempt, which has its folder by now.
     """
     try:
-        make_private(command_folder)
         launch.detach("sampler", job_dir)
     except OSError:
         pass
