@@ -23,7 +23,7 @@ class Hanging:
     """A job whose setup stands still where it reads its secrets, which its keeper has read before."""
 
     def __init__(self, rig: Rig, setup: Setup) -> None:
-        request = rig.request("hanging-run", COMMAND, setup=setup)
+        request = rig.request("slow-run", COMMAND, setup=setup)
         rig.call("reserve", request=to_json(request))
         self.job = request.job_id
         self._file = rig.folder(self.job) / names.SECRETS
@@ -59,7 +59,7 @@ def test_it_is_a_fork_of_its_keeper(rig: Rig) -> None:
     }
     hanging.go_on()
     assert status_of(rig.ended(hanging.job)).status is Status.SUCCEEDED
-    assert rig.log(hanging.job, "setup").decode() == f"working tree {rig.home}/work/hanging-run\n"
+    assert rig.log(hanging.job, "setup").decode() == f"working tree {rig.home / 'work' / 'slow-run'}\n"
 
 
 def test_so_it_is_when_the_environment_stands(rig: Rig) -> None:
