@@ -54,9 +54,11 @@ from aicrun.lifecycle.machines import tried_all as tried_all
 from aicrun.lifecycle.saved import Stale as Stale
 from aicrun.lifecycle.saved import check_moved
 from aicrun.lifecycle.saved import write as write_plan
+from aicrun.lifecycle.secret_values import SecretValues
 from aicrun.lifecycle.session import Session as Session
 from aicrun.lifecycle.start import settle_leftovers
 from aicrun.lifecycle.supply import supply
+from aicrun.lifecycle.wanted import gathered
 from aicrun.plan.decide import plan as _decide
 from aicrun.plan.model import Fleet as Fleet
 from aicrun.plan.model import MachineView as MachineView
@@ -109,7 +111,9 @@ def open_session(
     env = os.environ if env is None else env
     path = find_inventory(machines, env, os.path.abspath(folder), config_folder(env))
     inventory, warnings = load_inventory(path) if path else (local_inventory(), ())
-    session = Session(inventory, connect, Ledger(os.path.join(state_folder(env), "ledger.db")), _client())
+    session = Session(
+        inventory, connect, Ledger(os.path.join(state_folder(env), "ledger.db")), _client(), SecretValues(env)
+    )
     try:
         yield session, warnings
     finally:
@@ -148,9 +152,7 @@ def plan(
     offline: bool = False,
 ) -> Planned:
     """What would happen to `specs` now, or as the machines were last seen (`offline`, for reading). Changes nothing."""
-    aside = [session.inventory.file] if session.inventory.file else []
-    snapshots = {spec.name: taken for spec in specs if (taken := _snapshot.take(spec, aside)) is not None}
-    wanted = tuple(_wanted(session, spec, snapshots.get(spec.name)) for spec in specs)
+    wanted, snapshots = gathered(session, specs)
     return _planned(session, wanted, snapshots, options or Options(), excepted, offline)
 
 
@@ -165,20 +167,6 @@ def _planned(
     specs = tuple(item.spec for item in wanted)
     fleet = _survey.offline(session, excepted) if offline else _survey.survey(session, specs, excepted)
     return Planned(_decide(wanted, fleet, options), wanted, snapshots, excepted)
-
-
-def _wanted(session: Session, spec: RunSpec, taken: _snapshot.Snapshot | None) -> Wanted:
-    files = {}
-    if spec.setup is not None and spec.setup.requirements:
-        top = spec.source.path if spec.source is not None else spec.folder
-        path = os.path.join(top, spec.setup.requirements)
-        # A missing file is the plan's to refuse: it knows whether this run would need it at all.
-        with contextlib.suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as stream:
-            files[spec.setup.requirements] = stream.read()
-    known_on = session.ledger.machines_of(spec.name)
-    if taken is None:
-        return Wanted(spec, files=files, known_on=known_on)
-    return Wanted(spec, taken.source, files, taken.largest, known_on)
 
 
 def save(planned: Planned, path: str) -> None:
@@ -205,10 +193,8 @@ def read_saved(path: str) -> Plan:
 
 def recheck(session: Session, saved: Plan, path: str) -> Planned:
     """The saved plan, ready to apply; raises `Stale` with every fact that moved. run.yaml is not read again."""
-    aside = [session.inventory.file] if session.inventory.file else []
     specs = tuple(item.spec for item in saved.runs)
-    snapshots = {spec.name: taken for spec in specs if (taken := _snapshot.take(spec, aside)) is not None}
-    wanted = tuple(_wanted(session, spec, snapshots.get(spec.name)) for spec in specs)
+    wanted, snapshots = gathered(session, specs)
     excepted = tuple(view.machine.name for view in saved.fleet.machines if view.state == "excepted")
     fleet = _survey.survey(session, specs, excepted)
     check_moved(saved, fleet, wanted, path)
@@ -309,6 +295,7 @@ document_of = _ending.document_of
 drain = _drain.drain
 Drained = _drain.Drained
 refused = _apply.refused
+check_secrets = _apply.check_secrets
 
 
 def jobs(session: Session, statuses: tuple[str, ...] = (), everything: bool = False) -> Listing:

@@ -68,6 +68,14 @@ AIC-E020 something else is there already
 AIC-E021 there is nothing to send
   The path is not there, cannot be read, or is neither a file nor a folder. Links are not followed.
   | aicrun push model.bin lab:/data/
+AIC-E022 a secret has no value here
+  The spec names secrets, and the environment of the caller is where their values come from. One of them is not set, or
+  empty. Nothing was started; a value stands in no file, argument or log of ours.
+  | read -rs HF_TOKEN && export HF_TOKEN
+AIC-E023 the command that prints a secret failed
+  The command of a secret runs on this client, through sh, when a run is started or uploaded again. It ended with a code
+  that is not 0, printed nothing, or took longer than two minutes.
+  | pass show hf
 AIC-E019 machines.yaml cannot be changed by a command
   It is laid out in a way that a small change would not keep: a list in brackets, say. Nothing was written.
   | aicrun explain machines

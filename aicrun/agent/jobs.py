@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from aicrun.agent import bodies, decide, left_groups, overdue, vault
+from aicrun.agent import bodies, decide, hidden_names, left_groups, overdue
 from aicrun.agent.evidence import gather
 from aicrun.agent.home import Home
 from aicrun.agent.keepers import unit_words
@@ -244,7 +244,7 @@ def _record_lost_end(home: Home, report: JobReport) -> bool:
     """
     if report.phase not in ("ended", "never_started"):
         return True
-    vault.remove(home.job_dir(report.job_id))
+    hidden_names.let_go(home, home.job_dir(report.job_id))
     end = End(
         attempts=report.attempt,
         at=time.time(),

@@ -15,6 +15,7 @@ from aicrun.agent import (
     children,
     ending_tree,
     facts,
+    hidden_names,
     hooks,
     keepers,
     later,
@@ -82,7 +83,7 @@ def _keep(job_dir: str, role: str) -> int:
         return _kept(Keeper(home, request), role)
     finally:
         # However it ended: who wants to upload again, or to go on after a restart, brings the values again.
-        vault.remove(job_dir)
+        hidden_names.let_go(home, job_dir)
 
 
 def _kept(keeper: "Keeper", role: str) -> int:

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import family, history, log_files, outlook, overdue, stall
+from aicrun.agent import family, hidden_names, history, log_files, outlook, overdue, stall
 from aicrun.agent.evidence import Known, gather, limits_of, next_attempt
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Launch
@@ -19,6 +19,7 @@ from aicrun.wire import names
 from aicrun.wire.codec import replace
 from aicrun.wire.jobs import Client, End, JobReport, JobRequest, RunRecord, StepExit, StepReport, StepStart, StopIntent
 from aicrun.wire.launched import Launched
+from aicrun.wire.seen import Checkpoints
 
 
 def report_of(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
@@ -55,7 +56,7 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         supervision=_supervision(known),
         source=record.source,
         workspace=record.workspace,
-        checkpoints=outlook.checkpoints(record.checkpoints, now),
+        checkpoints=_checkpoints(home, record, now),
         upload_request=record.upload,
         upload=known.upload or (seen.end.upload if seen.end is not None else None),
         cards=record.cards,
@@ -204,6 +205,14 @@ def _lost_detail(home: Home, known: Known, where: Place) -> str:
     if where.phase == "never_started":
         return keeper_words(home.job_dir(known.record.job_id))
     return "; ".join(known.torn)
+
+
+def _checkpoints(home: Home, record: RunRecord, now: float) -> Optional[Checkpoints]:
+    found = outlook.checkpoints(record.checkpoints, now)
+    if found is None or not found.newest:
+        return found
+    newest = hidden_names.shown(home, record.run, record.job_id, os.path.join(record.checkpoints, found.newest))
+    return replace(found, newest=newest)
 
 
 def _progress(home: Home, known: Known) -> Dict[str, str]:

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Callable, List
 
-from aicrun.agent import children, evidence, family, hooks, launch, left_groups, overdue, vault
+from aicrun.agent import children, evidence, family, hidden_names, hooks, launch, left_groups, overdue
 from aicrun.agent.ending_tree import STUCK_AFTER_S
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
@@ -30,8 +30,8 @@ def main(job_dir: str) -> int:
     try:
         if launch.hold(os.path.join(job_dir, names.STOPPER_LOCK), 0.0) is None or launch.keeper_lives(job_dir):
             return 0
-        vault.remove(job_dir)
         home = open_home(os.environ)
+        hidden_names.let_go(home, job_dir)
         job_id = os.path.basename(job_dir)
         run = home.run_of(job_id)
         if run is None:

@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from aicrun.agent import cgroups, keepers, launch, left_groups, vault
+from aicrun.agent import cgroups, hidden_names, keepers, launch, left_groups
 from aicrun.agent.digest import bundle_root
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Launch
@@ -36,7 +36,7 @@ class Row:
 def sweep(home: Home, now: float, older_than_s: float = WEEK_S) -> Tuple[Row, ...]:
     """Remove what is due at `now` (seconds since the epoch) and say what it was; one that resists is left for later."""
     _freshen(bundle_root())
-    vault.remove_unneeded(home)
+    hidden_names.let_go_unneeded(home)
     done = []
     for row in due(home, now, older_than_s):
         if _removed(home, row):

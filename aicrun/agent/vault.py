@@ -3,11 +3,13 @@
 No value may come into a record that outlives the keeper, a message, an argument or a log.
 """
 
+import errno
 import os
 import re
+import stat
 from typing import Any, Dict, Tuple
 
-from aicrun.agent.home import Home, listed
+from aicrun.agent.home import listed
 from aicrun.agent.records import read_record, write_record
 from aicrun.agent.redact import LEAST_CHARACTERS
 from aicrun.agent.refused import Refused
@@ -47,9 +49,10 @@ class Secrets:
 
 
 def taken(body: Dict[str, Any]) -> Secrets:
-    """The secrets of a call: {NAME: value} or {NAME: {value, for}}. Raises `Refused`, which names no value.
+    """The secrets of a call: {NAME: value}, {NAME: {value, for}} or {NAME: {file, for}}, a file of this host that holds
+    the value. Raises `Refused`, which names no value.
 
-    secret_refused: a value that cannot be hidden or handed over; invalid_request: anything else.
+    secret_refused: a value that cannot be read, hidden or handed over; invalid_request: anything else.
     """
     given = body.get("secrets") or {}
     if not isinstance(given, dict) or len(given) > SECRETS_MOST:
@@ -80,32 +83,35 @@ def remove(job_dir: str) -> None:
                 continue
 
 
-def remove_unneeded(home: Home) -> None:
-    """Remove the values of every job that has no keeper: nobody will ask for them any more."""
-    # Imported here: a setup reads values and asks for nobody's keeper.
-    from aicrun.agent import launch
-
-    for job_id in listed(home.jobs()):
-        job_dir = os.path.join(home.jobs(), job_id)
-        if not any(name.startswith(names.SECRETS) for name in listed(job_dir)):
-            continue
-        # Under the lock no job is just being made, or its keeper just being started.
-        with home.host_lock():
-            if not launch.keeper_lives(job_dir):
-                remove(job_dir)
-
-
 def _secret(name: str, given: Any) -> Secret:
     if not _NAME.match(name):
         raise Refused("invalid_request", "secrets: a name has letters, digits and _ alone", {"field": "secrets"})
     wanted = given if isinstance(given, dict) else {"value": given}
     value, step = wanted.get("value"), wanted.get("for") or ""
+    if isinstance(wanted.get("file"), str):
+        value = _in_file(name, wanted["file"])
     if not isinstance(value, str) or not isinstance(step, str) or step not in ("", *STEPS):
         raise Refused("invalid_request", "secrets.%s: a text, or value and for" % name, {"field": "secrets"})
     why = _fault(value)
     if why:
         raise Refused("secret_refused", "the secret %s %s" % (name, why), {"secret": name})
     return Secret(name, value, step)
+
+
+def _in_file(name: str, path: str) -> str:
+    """What a file of the account holds, without the line end behind it."""
+    place = os.path.expanduser(path)
+    try:
+        # Without waiting: a pipe in the place of a file must not hold up a start.
+        handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EINVAL, "it is no file")
+            return stream.read(MOST_BYTES + 2).decode("utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is no UTF-8 text"
+        message = "the secret %s cannot be read from %s: %s" % (name, place, why)
+        raise Refused("secret_refused", message, {"secret": name, "file": place}) from error
 
 
 def _fault(value: str) -> str:

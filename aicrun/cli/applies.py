@@ -103,6 +103,7 @@ class Applying:
             return self._document(planned.plan, (), code)
         if not api.needs_work(planned.plan):
             return self._kept(planned)
+        api.check_secrets(self._session, planned.plan)
         self._screen.out([""])
         if not self._agreed(planned):
             self._screen.err(["Nothing has been changed."])

@@ -173,9 +173,10 @@ class AgentBackend:
         answer = self._call("supervise", job_id=job_id, supervision=supervision, limits=limits, by=by, **rule)
         return self._report(answer)
 
-    def upload(self, job_id: str, by: str) -> JobReport:
+    def upload(self, job_id: str, by: str, secrets: Mapping[str, Any] | None = None) -> JobReport:
         """Upload the checkpoints of an ended job again."""
-        return self._report(self._call("upload", job_id=job_id, by=by))
+        more = {"secrets": dict(secrets)} if secrets else {}
+        return self._report(self._call("upload", job_id=job_id, by=by, **more))
 
     def delete(self, job_id: str, by: str) -> JobReport:
         """Remove the records and logs of a terminal job."""

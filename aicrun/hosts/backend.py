@@ -156,7 +156,7 @@ class Backend(Protocol):
     def reserve(self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None) -> Reserved:
         """Make the job's record and its keeper; with `confirm` decide `go` in the same step (one-machine rule).
 
-        `secrets` are {NAME: value} or {NAME: {value, for}}: kept there until the job's keeper ends, and in no record.
+        `secrets` are {NAME: value} or {NAME: {value | file, for}}: there until the job's keeper ends, in no record.
         """
         ...
 
@@ -227,8 +227,8 @@ class Backend(Protocol):
         """Change supervision fields in place, delivered to a live keeper; without `retry` that rule stays."""
         ...
 
-    def upload(self, job_id: str, by: str) -> JobReport:
-        """Upload the checkpoints of an ended job again; returns when the upload runs."""
+    def upload(self, job_id: str, by: str, secrets: Mapping[str, Any] | None = None) -> JobReport:
+        """Upload the checkpoints of an ended job again; returns when the upload runs. `secrets` as for `reserve`."""
         ...
 
     def delete(self, job_id: str, by: str) -> JobReport:

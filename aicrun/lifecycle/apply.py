@@ -8,7 +8,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from aicrun.errors import HostRefused, PlanRefused, Way
 from aicrun.lifecycle.events import Happening, StepBegan, StepDone, Tell
@@ -22,6 +23,7 @@ from aicrun.lifecycle.upload import upload
 from aicrun.plan.draft import limits as limits_of
 from aicrun.plan.draft import retry as retry_of
 from aicrun.plan.model import Plan, RunPlan, Sign
+from aicrun.plan.secret_sources import secret_sources
 from aicrun.plan.words import counted, size
 from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import JobReport
@@ -42,6 +44,14 @@ class Outcome:
     adopted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a start brings along: the source of the run, if it has one, and the values of its secrets."""
+
+    snapshot: Snapshot | None
+    secrets: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
 def refused(plan: Plan) -> tuple[RunPlan, ...]:
     """The runs that this plan will not carry out: one of them refuses the whole apply."""
     return tuple(item for item in plan.runs if item.sign is Sign.REFUSE or item.apply_refusal is not None)
@@ -56,10 +66,26 @@ def carry_out(session: Session, plan: Plan, snapshots: Mapping[str, Snapshot], t
     if refused(plan):
         raise PlanRefused("AIC-E630", "the plan refuses a run; nothing was changed")
     rank = secrets.token_hex(8)
-    return tuple(_one(session, plan, item, snapshots.get(item.run), rank, tell) for item in plan.runs)
+    # All values before the first start: a run whose secret is missing must not leave half of the plan done.
+    brought = {item.run: Brought(snapshots.get(item.run), _secrets(session, item)) for item in plan.runs}
+    return tuple(_one(session, plan, item, brought[item.run], rank, tell) for item in plan.runs)
 
 
-def _one(session: Session, plan: Plan, item: RunPlan, snapshot: Snapshot | None, rank: str, tell: Tell) -> Outcome:
+def check_secrets(session: Session, plan: Plan) -> None:
+    """Raises `UsageError` (AIC-E022) when a run that would be started needs a value that this client has not."""
+    for item in plan.runs:
+        if item.sign in STARTS:
+            session.secrets.check(item.run, secret_sources(item.spec.execution, item.spec.supervision))
+
+
+def _secrets(session: Session, item: RunPlan) -> Mapping[str, Any]:
+    if item.sign not in STARTS:
+        return {}
+    return session.secrets.given(item.run, secret_sources(item.spec.execution, item.spec.supervision))
+
+
+def _one(session: Session, plan: Plan, item: RunPlan, brought: Brought, rank: str, tell: Tell) -> Outcome:
+    snapshot = brought.snapshot
     if item.sign in STARTS:
         others = tuple(
             view.machine.name
@@ -70,7 +96,7 @@ def _one(session: Session, plan: Plan, item: RunPlan, snapshot: Snapshot | None,
             push(session, item, snapshot, tell)
         if plan.options.forget and item.job is not None and status_of(item.job).status is Status.UNKNOWN:
             session.backend(item.job_machine).forget(item.job.job_id, session.by)
-        wanted = Start(session, item, rank, others, tell, _before_confirm(session, item, tell))
+        wanted = Start(session, item, rank, others, tell, _before_confirm(session, item, tell), brought.secrets)
         return _outcome(item, _with_source(wanted, snapshot))
     found = Found(item.machine, item.job) if item.job is not None else None
     if found is not None and item.sign is Sign.CHANGE:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from aicrun.errors import UsageError, Way
 from aicrun.hosts.backend import Backend
 from aicrun.lifecycle.ledger import Ledger
+from aicrun.lifecycle.secret_values import SecretValues
 from aicrun.spec.model import Inventory, Machine
 from aicrun.wire.jobs import Client
 
@@ -20,12 +21,13 @@ Connect = Callable[[Machine], Backend]
 
 @dataclass
 class Session:
-    """One command's connections; each machine is connected to at most once until `drop`."""
+    """One command's connections, each machine connected to at most once until `drop`; and its caller's secrets."""
 
     inventory: Inventory
     connect: Connect
     ledger: Ledger
     client: Client
+    secrets: SecretValues = field(default_factory=SecretValues)
     _open: dict[str, Backend] = field(default_factory=dict)
 
     @property

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from aicrun.errors import AicrunError, HostRefused, HostUnreachable, Way
 from aicrun.hosts.backend import Reserved
@@ -46,6 +47,7 @@ class Start:
 
     `before_confirm` is called once the start is settled: a replaced job is stopped there, a moved one leaves its line.
     It gets `touch`, which keeps the reservation alive, and returns the job that goes on in spite of it, if one does.
+    `secrets` go along with the reserve and nowhere else.
     """
 
     session: Session
@@ -54,6 +56,7 @@ class Start:
     others: tuple[str, ...]
     tell: Tell
     before_confirm: Callable[[Callable[[], None]], Started | None] | None = None
+    secrets: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def machine(self) -> str:
@@ -135,7 +138,7 @@ def _request(wanted: Start) -> JobRequest:
 def _reserved(wanted: Start, request: JobRequest, alone: bool) -> Reserved:
     """What the machine answers to the reservation; `alone`: it is the confirm too, and may have started the run."""
     try:
-        return _patience(wanted, wanted.machine).ask(lambda backend: backend.reserve(request, alone))
+        return _patience(wanted, wanted.machine).ask(lambda backend: backend.reserve(request, alone, wanted.secrets))
     except HostUnreachable as error:
         raise (silence.not_known if alone else silence.not_started)(request, error) from error
 

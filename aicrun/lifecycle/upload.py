@@ -6,12 +6,19 @@ from aicrun.lifecycle.events import Tell
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.follow import Watch, until_ended
 from aicrun.lifecycle.session import Session
+from aicrun.plan.secret_sources import secret_sources
 
 
 def upload(session: Session, found: Found, tell: Tell) -> Found:
     """The job after its upload ended; whether it was verified stands in `report.upload`.
 
-    Raises `HostRefused` (`not_finished`, `nothing_to_upload`) when there is nothing that may be uploaded.
+    Raises `HostRefused` (`not_finished`, `nothing_to_upload`) when there is nothing that may be uploaded, `UsageError`
+    when a secret's value is missing.
     """
-    report = session.backend(found.machine).upload(found.report.job_id, session.by)
+    report = found.report
+    sources = secret_sources(report.execution, report.supervision)
+    # The machine let go of the values when the job ended; the upload sees no other step's.
+    needed = tuple(one for one in sources if one.step in ("", "upload"))
+    secrets = session.secrets.given(report.run, needed)
+    report = session.backend(found.machine).upload(report.job_id, session.by, secrets)
     return Found(found.machine, until_ended(Watch(session, found.machine, report.run, tell, 60.0), report))

@@ -144,7 +144,8 @@ class Wanted:
 
     `source` is absent when the spec has none. `files` maps a spec-relative path (requirements) to its text.
     `largest` are (path, bytes) of the largest source files, largest first. `known_on` are machines that the ledger
-    names for this run: silent, they may hold it although the selector does not admit them.
+    names for this run: silent, they may hold it although the selector does not admit them. `unset` are the secrets
+    whose value this client has not.
     """
 
     spec: RunSpec
@@ -152,6 +153,7 @@ class Wanted:
     files: Mapping[str, str] = field(default_factory=dict)
     largest: tuple[tuple[str, int], ...] = ()
     known_on: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

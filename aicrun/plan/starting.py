@@ -98,7 +98,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         verdicts=placement.verdicts,
         rows=tuple(rows),
         after=_line_rows(task, placement, chosen, world.known) if line else (),
-        terms=(*terms(wanted.spec), *survival_rows(site.reading)),
+        terms=(*terms(wanted), *survival_rows(site.reading)),
         nearest=_nearest(placement),
         in_order=in_order,
         env=environment_rows(wanted, made),

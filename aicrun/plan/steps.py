@@ -15,6 +15,7 @@ from aicrun.plan.environment import has_environment
 from aicrun.plan.known import Known
 from aicrun.plan.model import Wanted
 from aicrun.plan.placeholders import fill
+from aicrun.plan.secret_sources import secret_sources, secret_words
 from aicrun.spec.model import RETRY_WHEN, RetrySpec, RunSpec, SetupSpec
 from aicrun.wire.facts import HostReading
 from aicrun.wire.jobs import JobRequest, Retry
@@ -61,12 +62,12 @@ def environment_rows(wanted: Wanted, draft: JobRequest) -> Rows:
     return tuple((key, _value(draft.env[key])) for key in keys if key in draft.env)
 
 
-def terms(spec: RunSpec) -> Rows:
+def terms(wanted: Wanted) -> Rows:
     """Secrets by name, limits and retries, as rows."""
-    rows = []
-    secrets = _names(spec.execution.get("secrets"))
+    rows, spec = [], wanted.spec
+    secrets = secret_words(secret_sources(spec.execution, spec.supervision), wanted.unset)
     if secrets:
-        rows.append(("secrets", f"{', '.join(secrets)}, from your environment"))
+        rows.append(("secrets", words.harmless(secrets)))
     limit = _limits(spec)
     if limit:
         rows.append(("limits", limit))
@@ -173,12 +174,6 @@ def _retry(rule: RetrySpec) -> str:
     usual = (rule.backoff_s, rule.backoff_most_s) == (Retry().backoff_s, Retry().backoff_most_s)
     pause = "" if usual else f"; {low if low == high else f'{low} to {high}'} between"
     return f"{words.counted(rule.most, 'time')}, on {when}{pause}"
-
-
-def _names(secrets: Any) -> list[str]:
-    if isinstance(secrets, Mapping):
-        return [str(name) for name in secrets]
-    return [str(next(iter(item), "")) if isinstance(item, Mapping) else str(item) for item in secrets or ()]
 
 
 def _number(facts: Mapping[str, Any], key: str) -> float | None:

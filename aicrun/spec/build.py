@@ -124,6 +124,8 @@ def _filled(value: Any, name: str) -> Any:
 
 def _execution(tree: _Tree) -> dict[str, Any]:
     fields = {key: tree.written(key) for key in EXECUTION if key in tree.root.keys}
+    if "secrets" in fields:
+        fields["secrets"] = [_shared(item) for item in fields["secrets"]]
     if tree.root.at("machine", "gpu") is not None:
         fields["gpu"] = tree.written("machine", "gpu")
     if tree.root.at("checkpoints", "path") is not None:
@@ -137,7 +139,28 @@ def _supervision(tree: _Tree) -> dict[str, Any]:
     checkpoints.pop("path", None)
     if checkpoints:
         fields["checkpoints"] = checkpoints
+    fetched = _fetched(tree.written("secrets"))
+    if fetched:
+        fields["secrets"] = fetched
     return fields
+
+
+def _shared(item: Any) -> Any:
+    """A secret without where its value is fetched from: that differs between people, and the run stays the same."""
+    if not isinstance(item, dict):
+        return item
+    name, more = next(iter(item.items()))
+    return {name: {"for": more["for"]}} if "for" in more else name
+
+
+def _fetched(items: Any) -> dict[str, Any]:
+    """{NAME: {file | command}} of the secrets whose value is not in the caller's environment."""
+    found = {}
+    for item in items or ():
+        for name, more in item.items() if isinstance(item, dict) else ():
+            source = {key: value for key, value in more.items() if key != "for"}
+            found.update({name: source} if source else {})
+    return found
 
 
 def _selector(tree: _Tree) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _patterns(root)
     yield from _command(root)
     yield from _owned(root)
+    yield from _secrets(root)
     yield from ending_findings(root)
     if folder:
         yield from _local_files(root, folder)
@@ -103,6 +104,7 @@ def _upside_down(node: Node, path: Path) -> Finding:
 
 def _paths(root: Node) -> Iterator[Finding]:
     on_machine: tuple[Path, ...] = (("workspace",), ("machine", "disk", "path"))
+    on_machine += tuple(_secret_files(root))
     in_tree: tuple[Path, ...] = (("cwd",), ("checkpoints", "path"), ("setup", "requirements"))
     for path in on_machine:
         node = root.at(*path)
@@ -121,6 +123,12 @@ def _paths(root: Node) -> Iterator[Finding]:
             message = f'"{dotted(path)}" stays below the tree, and "{short(text)}" leads out of it'
             help_ = "write it relative to the top of the tree, without .."
             yield Finding("AIC-E124", message, range_of(node), path, helps=(help_,))
+
+
+def _secret_files(root: Node) -> Iterator[Path]:
+    secrets = root.at("secrets")
+    for number, item in enumerate(secrets.elements() if secrets is not None else ()):
+        yield from (("secrets", number, name, "file") for name in item.keys)
 
 
 def _setup(root: Node) -> Iterator[Finding]:
@@ -228,6 +236,32 @@ def _owned(root: Node) -> Iterator[Finding]:
         if name.startswith("AICRUN_") or (has_card and name in _OWNED):
             help_ = "remove the line; to pin a card: machine.gpu.index" if name in _OWNED else "use another name"
             yield Finding("AIC-E129", f"aicrun sets {name} itself", range_of(key), ("env", name), helps=(help_,))
+
+
+def _secrets(root: Node) -> Iterator[Finding]:
+    """A secret is named once, is no variable of `env` as well, and has one place that its value comes from."""
+    secrets, env = root.at("secrets"), root.at("env")
+    seen = dict(env.keys) if env is not None else {}
+    for number, item in enumerate(secrets.elements() if secrets is not None else ()):
+        path: Path = ("secrets", number)
+        for name, key, source in _named(item):
+            if name.startswith("AICRUN_") or name in _OWNED:
+                message, helps = f"aicrun sets {name} itself", ("use another name",)
+                yield Finding("AIC-E129", message, range_of(key), path, helps=helps)
+            elif name in seen and not (seen[name].value == key.value == item.text):
+                also = (range_of(seen[name]), "first here")
+                message = f"{name} is named twice"
+                yield Finding("AIC-E114", message, range_of(key), path, "and here", helps=("keep one",), also=also)
+            seen.setdefault(name, key)
+            if source is not None and {"file", "command"} <= set(source.keys):
+                yield _exclusive(source, (*path, name), "file", "command")
+
+
+def _named(item: Node) -> list[tuple[str, Node, Node | None]]:
+    """(name, where it stands, where its value comes from) of one entry of `secrets`."""
+    if item.text:
+        return [(item.text, item, None)]
+    return [(name, item.keys[name], source) for name, source in item.items()]
 
 
 def _local_files(root: Node, folder: str) -> Iterator[Finding]:

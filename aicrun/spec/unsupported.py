@@ -15,7 +15,6 @@ from aicrun.spec.nodes import Node, Path, dotted
 NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
     (("source", "git"), (), "clone it here and use source: {path: …}"),
     (("inputs",), (), "name the paths in env"),
-    (("secrets",), (), "log in on the machine once, or keep the value in a file there"),
     (("setup", "lock"), (), "use requirements"),
     (("setup", "project"), (), "use requirements, with a line for the project itself"),
     (("setup", "venv"), (), "call its interpreter by its path in the command"),

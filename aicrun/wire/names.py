@@ -47,6 +47,7 @@ LINE = "line.json"
 RETRY = "retry.json"
 REFUSED = "refused.json"
 SECRETS = "secrets.json"
+HIDDEN_NAMES = "hidden-names.json"
 ORDER = "order.json"
 
 # Below the state root.

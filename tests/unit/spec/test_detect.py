@@ -55,6 +55,7 @@ command: python train/sft.py --out "$AICRUN_CHECKPOINT_DIR"
 # checkpoints:          # uploads as the run's own last step, and verifies it
 #   upload: {to: file:~/checkpoints/}
 # limits: {max_duration: 12h}  # asked to end after it; without it, never
+# secrets: [HF_TOKEN]   # names only; values come from your environment
 #
 # every field: aicrun explain run
 """
