@@ -212,7 +212,8 @@ def _make(home: Home, request: JobRequest, secrets: vault.Secrets) -> None:
     os.rename(record_dir, home.record_dir(request.run, request.job_id))
     sync_folder(run_dir)
     sync_folder(home.runs())
-    note(home.job_dir(request.job_id), "reserved", by=_by(request))
+    unasked = "not asked whether they hold a copy: %s" % ", ".join(request.left_out) if request.left_out else ""
+    note(home.job_dir(request.job_id), "reserved", by=_by(request), detail=unasked)
     hooks.reached("reserve.record")
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from aicrun.hosts.backend import ShortCommand
 from aicrun.lifecycle.session import Session
-from aicrun.lifecycle.survey import survey
+from aicrun.lifecycle.survey import offline, survey
 from aicrun.plan.model import Fleet
+from aicrun.plan.twins import STATE
 from aicrun.plan.words import reach_of_names
 from aicrun.spec.model import Inventory, Machine
 from aicrun.wire.names import LIST_MOST
@@ -46,11 +47,23 @@ def tried_all(session: Session, entries: tuple[Machine, ...]) -> Fleet:
 
 
 def doctor(session: Session, name: str) -> tuple[dict[str, str], ...]:
-    """Findings about one machine, the last of them how far the name of a run reaches."""
+    """Findings about one machine, the last of them what the list says: how far a run's name reaches, and its twins."""
     entry, listed = session.machine(name), session.inventory
     found = session.backend(name).doctor(entry.data, tuple(map(str, entry.keep_free)))
     text = reach_of_names(len(listed.machines), listed.digest)
-    return (*found, {"word": "ok", "topic": "run names", "text": text, "help": ""})
+    return (*found, {"word": "ok", "topic": "run names", "text": text, "help": ""}, *_twins(session, name))
+
+
+def _twins(session: Session, name: str) -> tuple[dict[str, str], ...]:
+    """Other entries that are this machine with this account, as this client saw them last."""
+    rows = []
+    for view in offline(session).machines:
+        first = view.why.partition(" ")[0] if view.state == STATE else ""
+        if first and name in (first, view.machine.name):
+            told = f"{view.machine.name} is {first}: one machine and account under two names, counted once"
+            way = f"aicrun machines remove {view.machine.name}"
+            rows.append({"word": "note", "topic": "run names", "text": told, "help": way})
+    return tuple(rows)
 
 
 def left_on(session: Session, name: str) -> Left:

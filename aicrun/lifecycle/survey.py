@@ -16,6 +16,7 @@ from aicrun.lifecycle.session import Session
 from aicrun.plan.ask import paths_to_ask
 from aicrun.plan.first_word import programs_to_ask
 from aicrun.plan.model import Fleet, MachineView
+from aicrun.plan.twins import counted_once
 from aicrun.spec.model import LocalReach, Machine, Reached, RunSpec
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import HostReading
@@ -99,7 +100,7 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
     remembered = _remembered(session) if len(heard) > sum(item.answer is not None for item in heard.values()) else {}
     views = (_view(machine, heard.get(machine.name), excepted) for machine in session.inventory.machines)
     views = (replace(view, reached=ways.get(view.machine.name)) for view in views)
-    known = tuple(_with_memory(view, remembered.get(view.machine.name)) for view in views)
+    known = counted_once(tuple(_with_memory(view, remembered.get(view.machine.name)) for view in views))
     return Fleet(known, session.inventory.file, session.inventory.digest, session.client.user)
 
 
@@ -117,7 +118,9 @@ def offline(session: Session, excepted: tuple[str, ...] = ()) -> Fleet:
             views.append(MachineView(machine, "silent", why="never seen by this client"))
         else:
             views.append(MachineView(machine, "remembered", last[0], seen=last[0], seen_age_s=last[1]))
-    return Fleet(tuple(views), session.inventory.file, session.inventory.digest, session.client.user, offline=True)
+    return Fleet(
+        counted_once(tuple(views)), session.inventory.file, session.inventory.digest, session.client.user, offline=True
+    )
 
 
 def _remember(session: Session, heard: dict[str, Heard[HostReading]]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from aicrun.plan import words
+from aicrun.plan import twins, words
 from aicrun.plan.environment import chosen_python, has_environment
 from aicrun.plan.model import MachineView, Rejection
 from aicrun.plan.placeholders import names_in
@@ -99,6 +99,8 @@ def _no_answer(view: MachineView) -> Iterator[Rejection]:
         yield Rejection("down", "an answer", "not asked", True, "down: true in machines.yaml")
     elif view.state == "excepted":
         yield Rejection("excepted", "an answer", "not asked", True, "left out by --except")
+    elif view.state == twins.STATE:
+        yield Rejection("twin", "a machine of its own", "no", True, f"is {words.harmless(view.why)}")
     elif view.state == "unsupported":
         why = words.harmless(view.why) or "this way to reach a machine is not supported yet"
         yield Rejection("unsupported", "an answer", "not asked", True, why)

@@ -30,7 +30,8 @@ JOB_ID = "${job.id}"
 class Site:
     """Where a job will be, and as what: `run_id` empty when the start draws a new one, `named` what it may follow.
 
-    `first_attempt` is above 1 when the job goes on with the retries of one that was lost.
+    `first_attempt` is above 1 when the job goes on with the retries of one that was lost. `left_out` are machines that
+    may hold another copy and were not asked.
     """
 
     machine: Machine
@@ -39,6 +40,7 @@ class Site:
     run_id: str = ""
     named: tuple[str, ...] = ()
     first_attempt: int = 1
+    left_out: tuple[str, ...] = ()
 
 
 def execution_of(wanted: Wanted) -> dict[str, Any]:
@@ -96,6 +98,7 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         retry=retry(spec),
         first_attempt=site.first_attempt,
         card_need=card_need(spec),
+        left_out=site.left_out,
     )
 
 

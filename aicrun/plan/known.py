@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicrun.plan.model import Fleet, MachineView
+from aicrun.plan.twins import STATE
 from aicrun.wire.facts import HostReading
 from aicrun.wire.jobs import JobReport
 from aicrun.wire.status import Standing, status_of
+
+# What gives no reading and is no silence for it: left out by its owner or by this call, or another entry's machine.
+NOT_ASKED = frozenset(("down", "excepted", STATE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def known_of(fleet: Fleet) -> Known:
         fleet,
         {run: tuple(found) for run, found in records.items()},
         {view.machine.name: view for view in fleet.machines},
-        tuple(view for view in fleet.machines if view.reading is None and view.state not in ("down", "excepted")),
+        tuple(view for view in fleet.machines if view.reading is None and view.state not in NOT_ASKED),
         tuple(unreadable),
         {run: tuple(found) for run, found in facts.items()},
     )

@@ -100,8 +100,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    """A machine as the survey saw it: `state` is `answered`, `silent`, `down`, `excepted`, `unsupported`, `remembered`.
+    """A machine as the survey saw it.
 
+    `state` is `answered`, `silent`, `down`, `excepted`, `unsupported`, `remembered` or `twin`: an earlier one again.
     `reading` is there when it answered, and in an offline plan when it was `remembered`; `why` tells what happened
     otherwise, in words. `seen` is how one that does not answer looked `seen_age_s` ago, by this client's ledger.
     `reached` is where an ssh entry led, when it was tried.

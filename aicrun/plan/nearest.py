@@ -120,4 +120,4 @@ def _fewest(verdicts: tuple[Verdict, ...]) -> str:
 
 def _was_not_asked(verdict: Verdict) -> bool:
     tokens = {reason.token for reason in verdict.rejections}
-    return isinstance(verdict.candidate, HostOn) and bool(tokens & {"down", "excepted"})
+    return isinstance(verdict.candidate, HostOn) and bool(tokens & {"down", "excepted", "twin"})

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from aicrun.plan import words
 from aicrun.plan.commands import typed
-from aicrun.plan.known import Known
+from aicrun.plan.known import NOT_ASKED, Known
 from aicrun.plan.model import CardOn, Fleet, Refusal, RunPlan, Verdict, Wanted, Way
 from aicrun.plan.nearest import WAITABLE, largest_room, miss
 from aicrun.plan.refusals import NOTHING_FITS
@@ -59,12 +59,12 @@ def _data(fleet: Fleet) -> str:
 
 
 def _headline(wanted: Wanted, verdicts: tuple[Verdict, ...], fleet: Fleet) -> str:
-    asked = len([view for view in fleet.machines if view.state not in ("down", "excepted")])
+    asked = len([view for view in fleet.machines if view.state not in NOT_ASKED])
     of = words.counted(asked, "machine")
     if wanted.spec.machine.gpu is None:
         now = " now" if any(not item.lasting for item in verdicts) else ""
         if asked == 1:
-            name = next(view.machine.name for view in fleet.machines if view.state not in ("down", "excepted"))
+            name = next(view.machine.name for view in fleet.machines if view.state not in NOT_ASKED)
             return f"rejected{now}, {name} cannot take it"
         return f"rejected{now}, none of {of} can take it"
     cards = [item for item in verdicts if isinstance(item.candidate, CardOn)]
@@ -74,7 +74,7 @@ def _headline(wanted: Wanted, verdicts: tuple[Verdict, ...], fleet: Fleet) -> st
     if any(item.unknown for item in verdicts):
         return f"rejected, no card of {of} is known to fit it"
     if not cards:
-        names = [view.machine.name for view in fleet.machines if view.state not in ("down", "excepted")]
+        names = [view.machine.name for view in fleet.machines if view.state not in NOT_ASKED]
         return f"rejected, {names[0]} has no card" if len(names) == 1 else f"rejected, none of {of} has a card"
     return f"rejected, no card of {of} can ever fit it"
 

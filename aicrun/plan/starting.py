@@ -15,7 +15,8 @@ from aicrun.plan.draft import RUN_ID, Site, draft, values_at
 from aicrun.plan.first_word import first_word_warnings
 from aicrun.plan.kept_cards import gone_warnings
 from aicrun.plan.known import Known
-from aicrun.plan.model import Candidate, CardOn, Options, Refusal, RunPlan, Sign, Wanted, Way
+from aicrun.plan.left_out import left_out, left_out_warnings
+from aicrun.plan.model import Candidate, CardOn, Options, Refusal, Rejection, RunPlan, Sign, Wanted, Way
 from aicrun.plan.nearest import places_name, tighter
 from aicrun.plan.place import Placement
 from aicrun.plan.placeholders import names_in
@@ -50,6 +51,7 @@ def started(task: Task, placement: Placement, world: World) -> RunPlan:
         return rejected(task.wanted, blank(task, Sign.REFUSE, ""), placement.verdicts, world.known)
     view, reading = world.known.answered(chosen[0].machine)
     site = Site(view.machine, reading, chosen, task.run_id, task.outcome.named, task.outcome.first_attempt)
+    site = replace(site, left_out=left_out(task.wanted, world.known))
     unsafe = _unsafe(task.wanted, site)
     if unsafe is not None:
         return refused(task, unsafe, placement)
@@ -113,6 +115,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
             *survival_warnings(site),
             *gone_warnings(site.machine, site.reading),
             *first_word_warnings(wanted.spec, site, made),
+            *left_out_warnings(wanted, world.known),
         ),
     )
 
@@ -187,9 +190,10 @@ def _line_rows(
     task: Task, placement: Placement, chosen: tuple[Candidate, ...], known: Known
 ) -> tuple[tuple[str, str], ...]:
     verdict = next(item for item in placement.verdicts if item.candidate == chosen[0])
-    holder = next((reason.offered for reason in verdict.rejections if reason.token in ("held", "taken_by_plan")), "")
+    holding = next((reason for reason in verdict.rejections if reason.token in ("held", "taken_by_plan")), None)
+    holder, whose = _holder(holding) if holding is not None else ("", "")
     drained = next((reason.words for reason in verdict.rejections if reason.token == "drained"), "")
-    who = f"{holder} holds it" if holder else drained or "it is in use"
+    who = f"{whose} holds it" if whose else drained or "it is in use"
     rows = [("line", f"{places_name(chosen)}: {who}; {task.wanted.spec.name} would stand in line")]
     here = [found for found in known.records.get(holder, ()) if found.view.machine.name == chosen[0].machine]
     pace = [", ".join(part for part in (records.progress(one.job), records.to_go(one)) if part) for one in here[:1]]
@@ -197,6 +201,15 @@ def _line_rows(
     wait = words.typed(task.wanted.spec.queue_wait_s)
     rows.append(("wait", f"{wait} at most (queue.wait), then it is rejected"))
     return tuple(rows)
+
+
+def _holder(reason: Rejection) -> tuple[str, str]:
+    """The run of this account that holds a card (empty: none), and its holder in words, whose run it is included."""
+    told = reason.words.removeprefix("held by run ")
+    if reason.token == "taken_by_plan" or " of you, " in told:
+        return reason.offered, reason.offered
+    # Another account's run may have the name of one of ours.
+    return "", told.removeprefix("held by ").rpartition(", ")[0] or told.removeprefix("held by ")
 
 
 def _with_stop(in_order: tuple[tuple[str, str], ...], task: Task) -> tuple[tuple[str, str], ...]:

@@ -114,6 +114,7 @@ class JobRequest:
     `checkpoint_link` is a path in the working tree that becomes a link to `checkpoints` (empty: none). `cards` are
     UUIDs; for `queue_wait_s` the job waits in line for them (0: not at all); `priority` counts in its account only.
     `first_attempt` is above 1 when earlier jobs of the run were lost and this one goes on with their retries.
+    `left_out` are machines that a person left out although they may hold another copy of the run.
     """
 
     job_id: str
@@ -151,6 +152,7 @@ class JobRequest:
     retry: Retry = Retry()
     first_attempt: int = 1
     card_need: CardNeed = CardNeed()
+    left_out: Tuple[str, ...] = ()
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 

@@ -26,6 +26,7 @@ _EXPLAINS = ("held", "taken_by_plan")
 _STRONGEST = ("held", "taken_by_plan", "foreign", "utilization", "compute_mode")
 _NOT_ASKED = frozenset(("down", "excepted"))
 _NO_ANSWER = frozenset(("silent", "unsupported"))
+_APART = _NOT_ASKED | _NO_ANSWER | {"twin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Table:
         self.groups: dict[str, list[Verdict]] = {"fits": [], "now": [], "unknown": [], "lasting": []}
         self.silent: list[str] = []
         self.not_asked: list[str] = []
+        self.twins: list[str] = []
         for verdict in item.verdicts:
             self._sort_in(verdict)
         self.groups["fits"].sort(key=lambda one: (one.candidate not in self.chosen, *_fit_key(one)))
@@ -96,6 +98,8 @@ class Table:
             self.page.sentence("no answer: " + ", ".join(self.silent), "yellow", 2)
         if self.not_asked:
             self.page.sentence("not asked: " + ", ".join(self.not_asked), "dim", 2)
+        if self.twins:
+            self.page.sentence("counted once: " + ", ".join(self.twins), "yellow", 2)
 
     def is_folded(self) -> bool:
         """Whether some card has no row of its own."""
@@ -103,8 +107,10 @@ class Table:
 
     def _sort_in(self, verdict: Verdict) -> None:
         tokens = {reason.token for reason in verdict.rejections}
-        words = "; ".join(reason.words for reason in verdict.rejections if reason.token in _NOT_ASKED | _NO_ANSWER)
-        if tokens & _NOT_ASKED:
+        words = "; ".join(reason.words for reason in verdict.rejections if reason.token in _APART)
+        if "twin" in tokens:
+            self.twins.append(f"{verdict.candidate.machine} ({words})")
+        elif tokens & _NOT_ASKED:
             self.not_asked.append(f"{verdict.candidate.machine} ({words})")
         elif tokens & _NO_ANSWER:
             self.silent.append(f"{verdict.candidate.machine} ({words})")
@@ -242,7 +248,8 @@ class Table:
 
     def _lines(self, rows: dict[str, list[Row]], looks: Looks) -> int:
         shown = [row for group in rows.values() for row in group]
-        heads = len([group for group in rows.values() if group]) + bool(self.silent) + bool(self.not_asked)
+        heads = len([group for group in rows.values() if group])
+        heads += bool(self.silent) + bool(self.not_asked) + bool(self.twins)
         return heads + sum(len(self._reason_lines(row, looks)) for row in shown)
 
     def _reason_lines(self, row: Row, looks: Looks) -> list[str]:

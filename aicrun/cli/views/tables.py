@@ -150,7 +150,8 @@ def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float, closely: boo
             line = _with_holder(_card_line(row.columns, widths), row.words, screen)
             shown.append(styled("green", line) if row.is_free else line)
     cards, free = len(every), sum(row.is_free for row in every)
-    counts = f"{counted(len(fleet.machines), 'machine')}, {counted(cards, 'card')}, {free} free."
+    machines = len([view for view in fleet.machines if view.state != "twin"])
+    counts = f"{counted(machines, 'machine')}, {counted(cards, 'card')}, {free} free."
     which = f" machines.yaml: {short(fleet.inventory_digest)}." if fleet.inventory_digest else ""
     return [*shown, "", f"{counts} Measured now, in {took_s:.1f}s.{which}"]
 
@@ -171,6 +172,7 @@ def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
     reading = view.reading
     if reading is None:
         words = view.why if view.state in ("down", "excepted") else f"no answer: {harmless(view.why)}"
+        words = f"is {harmless(view.why)}, counted once" if view.state == "twin" else words
         text = cut(f"{head}{words}", screen.width, screen.mark)
         shown = [text if view.state == "down" else styled("yellow", text)]
         if view.seen is not None and view.seen_age_s is not None:

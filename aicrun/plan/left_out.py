@@ -1,0 +1,34 @@
+"""Machines that may hold a run and were not asked, by a person's word: what that word costs is said when it is used.
+
+It must not refuse: whoever leaves a machine out has decided.
+"""
+
+from __future__ import annotations
+
+from aicrun.plan.known import Known
+from aicrun.plan.model import Wanted
+from aicrun.plan.reconcile import admitted
+
+
+def left_out(wanted: Wanted, known: Known) -> tuple[str, ...]:
+    """Names of machines that were excepted although they may hold the run, or are `down` and named for it.
+
+    Of a machine that is `down` its owner's word stands, where neither a record nor the ledger names it.
+    """
+    told = {*wanted.known_on, *(found.job.machine for found in known.records.get(wanted.spec.name, ()))}
+    return tuple(
+        view.machine.name
+        for view in known.fleet.machines
+        if (view.state == "excepted" and (admitted(wanted, view) or view.machine.name in told))
+        or (view.state == "down" and view.machine.name in told)
+    )
+
+
+def left_out_warnings(wanted: Wanted, known: Known) -> tuple[str, ...]:
+    """One sentence for each: a second copy may run there."""
+    excepted = {view.machine.name for view in known.fleet.machines if view.state == "excepted"}
+    return tuple(
+        f"{name} was not asked ({'--except' if name in excepted else 'down: true'}): "
+        f"a second copy of {wanted.spec.name} may be running there"
+        for name in left_out(wanted, known)
+    )
