@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple
 from aicrun.agent import later, store
 from aicrun.agent.environment import OTHER_SYSTEM_PATH, SYSTEM_PATH
 from aicrun.agent.home import Home
-from aicrun.agent.machine import libc
+from aicrun.agent.machine import libc, program
 from aicrun.wire.codec import dump, load
 from aicrun.wire.jobs import SCHEMA, Setup
 from aicrun.wire.tools import UV, UV_VERSION, uv_platform
@@ -113,8 +113,7 @@ def ready_keys(folder: str) -> Tuple[str, ...]:
 def find_uv(home: Home, account_home: str, extra: Sequence[str] = ()) -> str:
     """The uv of this host: in `extra` folders, the account's, the system's, else the one a client pushed; "" = none."""
     own = [os.path.join(account_home, name) for name in (".local/bin", ".cargo/bin")]
-    found = shutil.which("uv", path=os.pathsep.join(list(extra) + own + list(SYSTEM_PATH + OTHER_SYSTEM_PATH)))
-    return found or _pushed_uv(home)
+    return program("uv", [*extra, *own, *SYSTEM_PATH, *OTHER_SYSTEM_PATH]) or _pushed_uv(home)
 
 
 def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str) -> bool:

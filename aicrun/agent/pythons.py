@@ -5,16 +5,23 @@ A version is asked once and kept, by the file's identity, in the jobs root.
 
 import os
 import re
-import subprocess
 import sys
-from typing import Dict, Iterator, List, Mapping, Optional
+from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional
 
+from aicrun.agent import later
 from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, read_json, write_record
 from aicrun.wire.facts import Python
 
+if TYPE_CHECKING:
+    import subprocess
+else:
+    subprocess = later.module("subprocess")
+
 USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 ASK_S = 10.0
+# What most of the thousands of names of such a folder do not begin with.
+_BEGIN = "python3"
 _NAME = re.compile(r"python3(\.\d+)?\Z")
 _ASK = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 
@@ -47,8 +54,10 @@ def _found(env: Mapping[str, str]) -> Iterator[str]:
         except OSError:
             continue
         for name in names:
-            place = os.path.realpath(os.path.join(folder, name)) if _NAME.match(name) else ""
-            if place and os.access(place, os.X_OK) and _is_program(place):
+            if not name.startswith(_BEGIN) or not _NAME.match(name):
+                continue
+            place = os.path.realpath(os.path.join(folder, name))
+            if os.access(place, os.X_OK) and _is_program(place):
                 yield place
 
 

@@ -60,7 +60,7 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
         agent_digest=agent_digest(bundle_root()),
         cpus=count,
         memory_mib=memory_mib,
-        cards=with_holders(cards.cards(os.environ, looks=cards.LOOKS)) if with_cards else Cards("unknown", "not_asked"),
+        cards=with_holders(cards.here(looks=cards.LOOKS)) if with_cards else Cards("unknown", "not_asked"),
         state_root=home.root,
         jobs_root=home.jobs_root,
         survival=keepers.outlook(os.environ),

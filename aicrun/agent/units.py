@@ -16,13 +16,11 @@ from aicrun.agent.survival import Facts, service_of, shall_kill, version_of
 from aicrun.wire import lean
 
 if TYPE_CHECKING:
-    import shutil
     import socket
     import subprocess
     import tempfile
 else:
-    shutil, socket, subprocess, tempfile = (
-        later.module("shutil"),
+    socket, subprocess, tempfile = (
         later.module("socket"),
         later.module("subprocess"),
         later.module("tempfile"),
@@ -77,8 +75,8 @@ class Tools:
 
     def ask(self, *argv: str) -> Said:
         """Run one of them to its end, at most `tool_s`."""
-        program = shutil.which(argv[0], path=self._path)
-        if program is None:
+        program = machine.program(argv[0], self._path.split(os.pathsep))
+        if not program:
             return Said(False, "", "there is no %s" % argv[0])
         if self._silent:
             return Said(False, "", self._silent)

@@ -21,7 +21,9 @@ from aicrun.wire.facts import Cards
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler here")
 
 ASK = "import sys; sys.path[:0] = [sys.argv[1]]; from aicrun.agent import cards; from aicrun.wire.codec import dump; "
-ASK += "import os; sys.stdout.buffer.write(dump(cards.cards(os.environ, float(sys.argv[2]), int(sys.argv[3]))))"
+ASK += "import os; sys.stdout.buffer.write(dump(cards.{way}float(sys.argv[2]), int(sys.argv[3]))))"
+# By a process that is started, with any environment, and by a fork of the one that asks.
+WAYS = ("cards(os.environ, ", "here(")
 
 Ask = Callable[..., Cards]
 
@@ -42,14 +44,15 @@ def driver(tmp_path: Path) -> FakeDriver:
     return FakeDriver(tmp_path / "driver")
 
 
-@pytest.fixture
-def ask(agent: Path, driver: FakeDriver) -> Ask:
+@pytest.fixture(params=WAYS)
+def ask(agent: Path, driver: FakeDriver, request: pytest.FixtureRequest) -> Ask:
     """Asks the cards as a host's agent does, in a fresh process."""
+    words = ASK.replace("{way}", request.param)
 
     def asked(
         deadline_s: float = 20.0, python: str = sys.executable, env: dict[str, str] | None = None, looks: int = 1
     ) -> Cards:
-        argv = [python, "-I", "-S", "-c", ASK, str(agent), str(deadline_s), str(looks)]
+        argv = [python, "-I", "-S", "-c", words, str(agent), str(deadline_s), str(looks)]
         environ = dict(os.environ, **(driver.env if env is None else env))
         said = subprocess.run(argv, env=environ, capture_output=True, check=True, timeout=60).stdout
         return from_json(Cards, load(said))
