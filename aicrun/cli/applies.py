@@ -17,6 +17,7 @@ from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.plan_json import plan_document
 from aicrun.cli.views.plan_shown import show_plan
 from aicrun.cli.views.steps import Story
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way, worst
 from aicrun.lifecycle.events import Happening, StepBegan
 
@@ -54,7 +55,7 @@ def apply_command(
     if any(api.is_saved_plan(path) for path in paths):
         return _apply_saved(screen, paths, machines, wanted, how)
     loaded = wanted.load(screen, paths)
-    with api.open_session(machines, folder_of(paths)) as (session, warnings):
+    with open_session(screen, machines, folder_of(paths)) as (session, warnings):
         screen.err([*as_lines(warnings), ""] if warnings else [])
         api.settle(session, loaded.specs)
         planned = api.plan(session, loaded.specs, wanted.options, wanted.excepted)
@@ -69,7 +70,7 @@ def _apply_saved(screen: Screen, paths: tuple[str, ...], machines: str, wanted: 
         raise UsageError("AIC-E006", "a saved plan is applied alone and exactly as it was reviewed", ways=ways)
     saved = api.read_saved(paths[0])
     folder = saved.runs[0].spec.folder if saved.runs else "."
-    with api.open_session(machines or saved.fleet.inventory_file, folder) as (session, _):
+    with open_session(screen, machines or saved.fleet.inventory_file, folder) as (session, _):
         planned = api.recheck(session, saved, paths[0])
         return Applying(screen, session, how, saved=True).run(planned)
 

@@ -8,6 +8,7 @@ from aicrun import api
 from aicrun.cli.options import agreed, with_json, with_machines, with_yes
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.hosts import doctor_lines, gc_lines, notes_lines
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.spec.sizes import duration_s
 
@@ -22,7 +23,7 @@ _WEEK = "7d"
 @click.pass_obj
 def notes_command(screen: Screen, machine: str | None, line: str | None, machines: str) -> int:
     """Show a machine's notes, or add a line. Piped into a file it is the bare text."""
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         name = machine_of(session, machine)
         if line is not None:
             api.add_note(session, name, line)
@@ -55,7 +56,7 @@ def machine_of(session: api.Session, name: str | None) -> str:
 @click.pass_obj
 def doctor_command(screen: Screen, machine: str | None, machines: str) -> int:
     """Look for what is wrong with a machine: one line a finding, with the way out."""
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         name = machine_of(session, machine)
         findings = api.doctor(session, name)
     screen.out(doctor_lines(screen, name, findings))
@@ -83,7 +84,7 @@ def gc_command(screen: Screen, machine: str | None, dry_run: bool, older_than: s
     seconds = duration_s(older_than)
     if seconds is None:
         raise UsageError("AIC-E006", f"{older_than} is no duration", ways=(Way("write it like", "--older-than 7d"),))
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         name = machine_of(session, machine)
         rows = api.gc(session, name, True, seconds)
         if rows and not dry_run:

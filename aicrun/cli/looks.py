@@ -15,6 +15,7 @@ from aicrun.cli.screen import Screen
 from aicrun.cli.views.endings import ending_lines, headline, left_lines
 from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.cli.views.tables import list_lines
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.lifecycle.events import Happening, LogBytes, Remark, StepBegan, StepDone
 from aicrun.plan.words import harmless, size
@@ -38,7 +39,7 @@ STEPS = ("setup", "preflight", "command", "upload")
 def list_command(screen: Screen, everything: bool, statuses: tuple[str, ...], machines: str) -> int:
     """List runs of all machines, newest first."""
     wanted = tuple(_status(text) for text in statuses)
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         listing = api.jobs(session, wanted, everything)
     screen.out(list_lines(screen, listing, everything))
     if screen.json:
@@ -68,7 +69,7 @@ def _status(text: str) -> str:
 @click.pass_obj
 def inspect_command(screen: Screen, run: str, with_env: bool, machines: str) -> int:
     """Everything about one run, as YAML. RUN is a name, an id, four or more of its digits, or NAME@MACHINE."""
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         env = api.environment(session, found) if with_env else None
     screen.out(inspect_lines(found, env))
@@ -114,7 +115,7 @@ def logs_command(
             "--follow has no end that one JSON document could wait for",
             ways=(Way("use", "aicrun logs RUN --json --offset N"),),
         )
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         printer = _Printer(screen, raw)
         step = step or _newest_step(found)
@@ -246,7 +247,7 @@ class _Printer:
 def wait_command(screen: Screen, run: str, timeout: str, machines: str) -> int:
     """Wait until a run ended, and exit as it ended: 0 succeeded, 10 failed, 11 stopped, 12 unknown."""
     seconds = _seconds(timeout)
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         screen.interrupted = left_lines(found)
         found = api.wait(session, found, seconds)

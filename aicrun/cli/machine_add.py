@@ -20,6 +20,7 @@ from aicrun.cli.options import agreed, with_json, with_machines, with_yes
 from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.tables import machines_lines
 from aicrun.cli.views.trouble import next_lines
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.plan.words import card_model, counted, harmless
 from aicrun.spec.folders import config_folder
@@ -68,7 +69,7 @@ def add_command(screen: Screen, /, name: str | None, machines: str, **wishes: ob
     if wishes["untried"]:
         return _added(screen, path, entry, _unseen(keep), bool(wishes["yes"]))
     began = time.monotonic()
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         fleet = api.tried(session, entry)
     screen.out(machines_lines(screen, fleet, time.monotonic() - began, closely=True))
     kept = _kept(screen, fleet.machines[0], keep, bool(wishes["yes"]))
@@ -98,7 +99,7 @@ def _of_offered(screen: Screen, path: str, machines: str, new: tuple[str, ...]) 
         screen.err(["Nothing was written."])
         return Exit.DONE
     began = time.monotonic()
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         fleet = api.tried_all(session, tuple(Machine(name, SshReach(name)) for name in chosen))
     screen.out(machines_lines(screen, fleet, time.monotonic() - began))
     for view in fleet.machines:

@@ -15,6 +15,7 @@ from aicrun.cli.screen import Screen
 from aicrun.cli.views.hosts import drain_lines, left_lines
 from aicrun.cli.views.tables import machines_lines
 from aicrun.cli.views.trouble import next_lines
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.plan.kept_cards import gone
 from aicrun.spec.folders import config_folder
@@ -52,7 +53,7 @@ def drain_command(screen: Screen, machine: str | None, off: bool, why: str, mach
     """
     if off and why:
         raise UsageError("AIC-E006", "--why says why a machine is drained; --off lifts that")
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         name = machine_of(session, machine)
         found = api.drain(session, name, not off, why)
     screen.out(drain_lines(screen, name, found))
@@ -114,7 +115,7 @@ def up_command(screen: Screen, machine: str, machines: str) -> int:
 @click.pass_obj
 def remove_command(screen: Screen, machine: str, clean: bool, yes: bool, machines: str) -> int:
     """Take a machine out of machines.yaml. Nothing on it is touched and nothing is stopped."""
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         path = _written(session.inventory.file)
         session.machine(machine)
         left = api.left_on(session, machine) if clean else None
@@ -154,7 +155,7 @@ def _written(path: str) -> str:
 
 def _shown(screen: Screen, machines: str, only: str) -> int:
     began = time.monotonic()
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         fleet = api.machines(session, only)
     screen.out(machines_lines(screen, fleet, time.monotonic() - began, bool(only)))
     if screen.json:

@@ -15,6 +15,7 @@ from aicrun.cli.screen import Screen
 from aicrun.cli.views.diagnostics import as_lines
 from aicrun.cli.views.plan_json import plan_document
 from aicrun.cli.views.plan_shown import show_plan
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way, worst
 
 
@@ -88,7 +89,7 @@ def plan_command(
         raise UsageError("AIC-E006", "an --offline plan cannot be applied, so that -o does not save it")
     paths = files or ("run.yaml",)
     loaded = wanted.load(screen, paths)
-    with api.open_session(machines, folder_of(paths)) as (session, warnings):
+    with open_session(screen, machines, folder_of(paths)) as (session, warnings):
         screen.err([*as_lines(warnings), ""] if warnings else [])
         planned = api.plan(session, loaded.specs, wanted.options, wanted.excepted, offline)
     code = code_of(planned.plan, applying=False)

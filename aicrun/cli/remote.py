@@ -15,6 +15,7 @@ from aicrun.cli.options import with_json, with_machines
 from aicrun.cli.safe_text import Bare
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.endings import headline
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, HostUnreachable, UsageError, Way
 from aicrun.spec.sizes import duration_s
 
@@ -42,7 +43,7 @@ def exec_command(screen: Screen, /, machine: str, command: tuple[str, ...], mach
     """
     wanted = _wanted(command, wishes)
     screen.ours = OURS
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         name = machine_of(session, machine)
         said = _Heard(screen, name)
         screen.interrupted = (f"The command on {name} was ended, with all that it had started.",)
@@ -79,7 +80,7 @@ def ssh_command(screen: Screen, run: str, ports: tuple[int, ...], secrets: bool,
 
     What you start there is not the run: no stop of the run ends it, and it has no lock on the card.
     """
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         screen.ours = OURS
         argv = api.shell(session, found, secrets, ports)

@@ -12,6 +12,7 @@ from aicrun import api
 from aicrun.cli.options import FILE, with_json, with_machines
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.transfer import Bar, moved_lines
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, HostRefused, HostUnreachable, UsageError, Way
 
 
@@ -28,7 +29,7 @@ def push_command(screen: Screen, path: str, there: str, replace: bool, machines:
     PATH there starts with / or ~/; a folder that is there gets the file or folder into it.
     """
     machine, to = _there(there)
-    with api.open_session(machines) as (session, _), Bar(screen) as bar:
+    with open_session(screen, machines) as (session, _), Bar(screen) as bar:
         session.machine(machine)
         _interruptible(screen, f"aicrun push {path} {there}")
         with _told_how(screen, machine, to):
@@ -46,7 +47,7 @@ def push_command(screen: Screen, path: str, there: str, replace: bool, machines:
 def pull_command(screen: Screen, there: str, path: str, replace: bool, machines: str) -> int:
     """Bring a file or a folder from a machine. What lies here already is not brought again."""
     machine, source = _there(there)
-    with api.open_session(machines) as (session, _), Bar(screen) as bar:
+    with open_session(screen, machines) as (session, _), Bar(screen) as bar:
         session.machine(machine)
         _interruptible(screen, f"aicrun pull {there} {path}")
         with _told_how(screen, machine, source):

@@ -9,6 +9,7 @@ from aicrun.cli.options import agreed, with_json, with_machines, with_yes
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.endings import ending_lines, headline, last_line
 from aicrun.cli.views.steps import Story
+from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.plan.words import ago, harmless
 from aicrun.spec.sizes import duration_s
@@ -26,7 +27,7 @@ from aicrun.spec.sizes import duration_s
 def stop_command(screen: Screen, run: str, grace: str, yes: bool, machines: str) -> int:
     """Stop a run: it is asked to end, then killed with its whole process tree."""
     grace_s = _grace(grace)
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         if found.standing.status.terminal:
             screen.err([f"{headline(found)}; there is nothing to stop."])
@@ -74,7 +75,7 @@ def _lost(found: api.Found) -> str:
 @click.pass_obj
 def upload_command(screen: Screen, run: str, machines: str) -> int:
     """Upload an ended run's checkpoints again and verify them; the training is not repeated."""
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         done = found.report.upload
         if done is not None and done.verified:
@@ -100,7 +101,7 @@ def upload_command(screen: Screen, run: str, machines: str) -> int:
 @click.pass_obj
 def delete_command(screen: Screen, run: str, yes: bool, machines: str) -> int:
     """Remove an ended run's records and logs. Its checkpoints and its workspace stay."""
-    with api.open_session(machines) as (session, _):
+    with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         which = f"job {found.report.job_id}, {found.standing.status.value}"
         question = f"Delete the records and logs of {found.report.run} ({which})?"

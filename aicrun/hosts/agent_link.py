@@ -29,6 +29,8 @@ from aicrun.wire.calls import (
 from aicrun.wire.codec import WireError
 
 DEADLINE_S = 60.0
+# Nobody waits longer for a call to notice that its channel was cut.
+CUT_S = 0.5
 # Requests on their way before the first reply is read; small, so that neither pipe can fill while both sides write.
 WINDOW = 32
 # sshd's MaxStartups drops at random while many connections are being made; they come through a moment later.
@@ -71,6 +73,8 @@ class AgentLink:
         self._marker = ""
         # Whether the agent has spoken on this channel.
         self._is_heard = False
+        # Whether nobody waits any more for what is going on here.
+        self._is_left = False
         self.machine = transport.name
 
     def open(self) -> None:
@@ -143,14 +147,20 @@ class AgentLink:
         return answer, payload
 
     def close(self) -> None:
-        """End the connection; the agent sees the end of its input and goes. A call that still waits is cut off."""
+        """End the connection; the agent sees the end of its input and goes. A call that still waits is cut off.
+
+        One that is just being made, or does not notice in `CUT_S` that it was cut, is left to end by its own deadlines.
+        """
+        self._is_left = True
         if not self._lock.acquire(timeout=0.2):
             channel = self._channel
             if channel is not None:
                 channel.abort()
-            self._lock.acquire()
+            if channel is None or not self._lock.acquire(timeout=CUT_S):
+                return
         try:
             self._drop(timeout_s=5.0)
+            self._is_left = False
         finally:
             self._lock.release()
 
@@ -175,7 +185,7 @@ class AgentLink:
                 return self._opened_once()
             except HostUnreachable as error:
                 # A busy sshd drops some of many connections before it says a word: nothing was asked yet.
-                if error.code != DROPPED or not pause_s:
+                if error.code != DROPPED or not pause_s or self._is_left:
                     raise
             time.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311  not for secrets
         raise AssertionError("the last round returns or raises")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# How long whoever closes waits for one that is being made.
+BUSY_S = 0.2
+
 
 class SshTransport:
     """One machine behind ssh."""
@@ -70,11 +73,15 @@ class SshTransport:
         return attended(self._target, argv, ports)
 
     def close(self) -> None:
-        """End the connection; programs over there are not touched."""
-        with self._lock:
+        """End the connection; programs over there are not touched. One that is just being made is not waited for."""
+        is_mine = self._lock.acquire(timeout=BUSY_S)
+        try:
             for carrier in (self._carrier, self._bulk):
                 if carrier is not None:
                     carrier.close()
+        finally:
+            if is_mine:
+                self._lock.release()
 
     def _carried(self, deed: Callable[[FabricTransport | OpenSshTransport], T]) -> T:
         carrier = self._chosen()

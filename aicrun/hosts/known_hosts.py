@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 SSH_PORT = 22
 
@@ -37,10 +38,10 @@ def keys_for(texts: Iterable[str], host: str, port: int) -> tuple[KnownKey, ...]
 
     Only where none is named for a port that is not the usual one, those for the host alone count.
     """
-    lines = [parts for text in texts for line in text.splitlines() if (parts := _parts(line))]
+    lines = [parts for text in texts for parts in _lines(text)]
     names = [host.lower()] if port == SSH_PORT else [f"[{host.lower()}]:{port}", host.lower()]
     for name in names:
-        found = tuple(key for patterns, key in lines if _is_meant(patterns, name))
+        found = tuple(key for patterns, kind, body in lines if _is_meant(patterns, name) and (key := _key(kind, body)))
         if found:
             return found
     return ()
@@ -55,12 +56,19 @@ def text_of(path: str) -> str:
         return ""
 
 
-def _parts(line: str) -> tuple[str, KnownKey] | None:
-    words = line.split(None, 3)
-    if len(words) < 3 or words[0].startswith(("#", "@")):
-        return None
+# Many machines are looked up in the same few files.
+@lru_cache(maxsize=8)
+def _lines(text: str) -> tuple[tuple[str, str, str], ...]:
+    """(patterns, kind, key in base64) of each line that is no comment and has no marker."""
+    found = (line.split(None, 3) for line in text.splitlines())
+    return tuple(
+        (words[0], words[1], words[2]) for words in found if len(words) >= 3 and not words[0].startswith(("#", "@"))
+    )
+
+
+def _key(kind: str, body: str) -> KnownKey | None:
     try:
-        return words[0], KnownKey(words[1], base64.b64decode(words[2], validate=True))
+        return KnownKey(kind, base64.b64decode(body, validate=True))
     except (binascii.Error, ValueError):
         return None
 
@@ -89,4 +97,4 @@ def _is_hash_of(hashed: str, name: str) -> bool:
         salt, digest = (base64.b64decode(part) for part in hashed.split("|")[2:4])
     except (binascii.Error, ValueError):
         return False
-    return hmac.compare_digest(hmac.new(salt, name.encode(), hashlib.sha1).digest(), digest)
+    return hmac.compare_digest(hmac.digest(salt, name.encode(), "sha1"), digest)

@@ -37,6 +37,7 @@ KEEPALIVE_S = 15
 DEAD_AFTER_MS = 60_000
 BUFFER_BYTES = 256 * 1024
 DRAIN_S = 1.0
+BUSY_S = 0.2
 
 # What it meets is told as an error of ours; unasked it would print tracebacks.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -153,6 +154,8 @@ class FabricTransport:
         self._lock = threading.Lock()
         self._connection: fabric.Connection | None = None
         self._pulse: Pulse | None = None
+        # Closed while the connection was being made: whoever makes it closes it.
+        self._is_left = False
 
     def reached(self, sure: bool = False) -> Reached:  # noqa: ARG002
         """Where it leads, with the key that the machine showed, once it is connected."""
@@ -196,14 +199,17 @@ class FabricTransport:
         return attended(self._place.route.target, argv, ports)
 
     def close(self) -> None:
-        """End the connection; programs over there are not touched."""
-        with self._lock:
+        """End the connection; programs over there are not touched. One that is just being made is not waited for."""
+        if not self._lock.acquire(timeout=BUSY_S):
+            self._is_left = True
+            return
+        try:
             connection, self._connection = self._connection, None
             if self._pulse is not None:
                 self._pulse.stop()
-        while connection is not None:
-            connection.close()
-            connection = connection.gateway if isinstance(connection.gateway, fabric.Connection) else None
+        finally:
+            self._lock.release()
+        _end(connection)
 
     def explained(self, code: int, said: str, seen: bytes | None = None) -> AicrunError | None:
         """What an exit code of the call itself means, or why the connection is gone; None for a program's own end."""
@@ -218,7 +224,12 @@ class FabricTransport:
     def _connected(self) -> paramiko.Transport:
         with self._lock:
             if self._connection is None or not self._connection.is_connected:
-                self._connection = self._opened()
+                self._is_left = False
+                connection = self._opened()
+                if self._is_left:
+                    _end(connection)
+                    raise ssh_faults.plain(self._place, ssh_faults.ENDED, "nobody waits for it any more")
+                self._connection = connection
                 self._pulse = self._watched(self._connection.transport)
             found: paramiko.Transport = self._connection.transport
             return found
@@ -268,6 +279,13 @@ class FabricTransport:
         if took_s >= CONNECT_TIMEOUT_S and _is_mute(error):
             kind = ssh_faults.TIMEOUT
         return ssh_faults.plain(place, kind, _words(error)) if kind else CannotCarry(_words(error))
+
+
+def _end(connection: fabric.Connection | None) -> None:
+    """Close it and the hops that it goes over."""
+    while connection is not None:
+        connection.close()
+        connection = connection.gateway if isinstance(connection.gateway, fabric.Connection) else None
 
 
 def _is_mute(error: Exception) -> bool:

@@ -11,6 +11,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,6 +25,11 @@ FABRIC, OPENSSH = "fabric", "OpenSSH"
 ASK_DEADLINE_S = 10.0
 
 Answer = Mapping[str, tuple[str, ...]]
+
+_ONCE = threading.Lock()
+# So many at once keep all processors busy; more would only take memory. A configuration may have each wait for a name
+# service or a program of its own.
+_AT_ONCE = threading.BoundedSemaphore(8)
 
 # Keys of `ssh -G` whose value changes nothing that matters for a program on pipes.
 _HARMLESS = """
@@ -255,8 +261,14 @@ def usual(key: str) -> tuple[str, ...]:
     return _list(_plain(), key)
 
 
-@cache
 def _plain() -> Answer:
+    # Many machines are asked for at the same moment, and a cache alone would let each of them ask.
+    with _ONCE:
+        return _plain_once()
+
+
+@cache
+def _plain_once() -> Answer:
     return _told(("-F", "none", "--", "a-host-of-nobody"))
 
 
@@ -283,15 +295,16 @@ def _told(arguments: tuple[str, ...]) -> Answer:
 
 def _asked(arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            ("ssh", "-G", *arguments),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=ASK_DEADLINE_S,
-            check=False,
-        )
+        with _AT_ONCE:
+            return subprocess.run(
+                ("ssh", "-G", *arguments),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=ASK_DEADLINE_S,
+                check=False,
+            )
     except subprocess.TimeoutExpired as error:
         raise _unreadable(arguments, f"ssh -G gave no answer within {ASK_DEADLINE_S:.0f}s") from error
 

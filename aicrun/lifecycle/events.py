@@ -42,6 +42,15 @@ class Remark:
     words: str
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How a question to many machines stands: how many were asked, how many cannot answer, and who is missing yet."""
+
+    asked: int
+    failed: int
+    missing: tuple[str, ...]
+
+
 Happening = StepBegan | StepDone | LogBytes | Remark
 Tell = Callable[[Happening], None]
 

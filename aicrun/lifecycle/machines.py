@@ -28,22 +28,27 @@ class Left:
 
 def tried(session: Session, entry: Machine) -> Fleet:
     """A machine of no inventory yet, as it is now; raises what keeps it from being reached, with its ways out."""
-    trial = Session(Inventory((entry,)), session.connect, session.ledger, session.client)
+    trial = _trial(session, (entry,))
     try:
         trial.backend(entry.name).notes()
         return survey(trial, ())
     finally:
-        trial.drop(entry.name)
+        trial.drop_all()
 
 
 def tried_all(session: Session, entries: tuple[Machine, ...]) -> Fleet:
     """Machines of no inventory yet, asked at once; one that cannot be reached is a silent one of the fleet."""
-    trial = Session(Inventory(entries), session.connect, session.ledger, session.client)
+    trial = _trial(session, entries)
     try:
         return survey(trial, ())
     finally:
-        for entry in entries:
-            trial.drop(entry.name)
+        trial.drop_all()
+
+
+def _trial(session: Session, entries: tuple[Machine, ...]) -> Session:
+    """A session over other machines that is watched as this one is."""
+    of_session = (session.connect, session.ledger, session.client, session.secrets)
+    return Session(Inventory(entries), *of_session, session.deadline_s, session.waiting)
 
 
 def doctor(session: Session, name: str) -> tuple[dict[str, str], ...]:

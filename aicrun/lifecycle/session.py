@@ -6,11 +6,13 @@ It must not know how a machine is reached: `connect` is handed in by `api`.
 from __future__ import annotations
 
 import difflib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aicrun.errors import UsageError, Way
 from aicrun.hosts.backend import Backend
+from aicrun.lifecycle.events import Waiting
 from aicrun.lifecycle.ledger import Ledger
 from aicrun.lifecycle.secret_values import SecretValues
 from aicrun.spec.model import Inventory, Machine
@@ -18,16 +20,25 @@ from aicrun.wire.jobs import Client
 
 Connect = Callable[[Machine], Backend]
 
+# First contact unpacks and compiles the agent; a warm one answers in well under a second.
+DEADLINE_S = 30.0
+
 
 @dataclass
 class Session:
-    """One command's connections, each machine connected to at most once until `drop`; and its caller's secrets."""
+    """One command's connections; each machine is connected to at most once until `drop`; and its caller's secrets.
+
+    `deadline_s` is how long one of many is waited for. `waiting` is told each time that a question to several takes
+    longer than a moment, and None when it waits no more.
+    """
 
     inventory: Inventory
     connect: Connect
     ledger: Ledger
     client: Client
     secrets: SecretValues = field(default_factory=SecretValues)
+    deadline_s: float = DEADLINE_S
+    waiting: Callable[[Waiting | None], None] = lambda _: None
     _open: dict[str, Backend] = field(default_factory=dict)
 
     @property
@@ -61,12 +72,29 @@ class Session:
         if backend is not None:
             backend.close()
 
+    def leave(self, name: str) -> None:
+        """Give up the connection to a machine that does not answer; nobody waits for its end."""
+        backend = self._open.pop(name, None)
+        if backend is not None:
+            threading.Thread(target=backend.close, daemon=True).start()
+
     def asked(self, excepted: tuple[str, ...] = ()) -> tuple[Machine, ...]:
         """The machines that are neither down nor excepted, in inventory order."""
         return tuple(item for item in self.inventory.machines if not item.down and item.name not in excepted)
 
     def close(self) -> None:
         """End all connections; runs are not touched."""
-        for name in tuple(self._open):
-            self.drop(name)
+        self.drop_all()
         self.ledger.close()
+
+    def drop_all(self) -> None:
+        """End all connections at the same time."""
+        names = tuple(self._open)
+        # Each waits for its agent to go: one after another that would take longer than the questions did.
+        closing = [threading.Thread(target=self.drop, args=(name,), daemon=True) for name in names[1:]]
+        for thread in closing:
+            thread.start()
+        for name in names[:1]:
+            self.drop(name)
+        for thread in closing:
+            thread.join()

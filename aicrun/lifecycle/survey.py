@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts.backend import Backend, Question
+from aicrun.lifecycle.events import Waiting
 from aicrun.lifecycle.session import Session
 from aicrun.plan.ask import paths_to_ask
 from aicrun.plan.first_word import programs_to_ask
@@ -21,8 +22,9 @@ from aicrun.spec.model import LocalReach, Machine, Reached, RunSpec
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import HostReading
 
-# First contact unpacks and compiles the agent; a warm one answers in well under a second.
-DEADLINE_S = 30.0
+# A second of silence asks for a word; what changes several times a second is read by nobody.
+TOLD_AFTER_S = 1.0
+TOLD_EACH_S = 0.25
 NOT_SUPPORTED = "AIC-E590"
 
 T = TypeVar("T")
@@ -38,14 +40,16 @@ class Heard(Generic[T]):
 
 
 def ask_all(
-    session: Session,
-    machines: tuple[Machine, ...],
-    ask: Callable[[Backend, Machine], T],
-    deadline_s: float = DEADLINE_S,
+    session: Session, machines: tuple[Machine, ...], ask: Callable[[Backend, Machine], T]
 ) -> tuple[Heard[T], ...]:
-    """`ask` on every machine in parallel, in the order given; a late one is heard as `HostUnreachable`."""
+    """`ask` on every machine in parallel, in the order given.
+
+    One that is late by the session's deadline is heard as `HostUnreachable`, and its connection is given up.
+    """
     heard: dict[str, Heard[T]] = {}
     faults: list[BaseException] = []
+    missing = {machine.name for machine in machines}
+    over = threading.Event()
 
     def one(machine: Machine) -> None:
         try:
@@ -54,16 +58,40 @@ def ask_all(
             heard[machine.name] = Heard(machine, error=error)
         except BaseException as fault:  # noqa: BLE001  # carried to the caller's thread, which raises it
             faults.append(fault)
+        missing.discard(machine.name)
+        if not missing:
+            over.set()
 
-    threads = [threading.Thread(target=one, args=(machine,), daemon=True) for machine in machines]
-    end = time.monotonic() + deadline_s
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
+    for machine in machines:
+        threading.Thread(target=one, args=(machine,), daemon=True).start()
+    if machines:
+        _wait(session, over, lambda: _standing(machines, dict(heard)))
     if faults:
         raise faults[0]
-    return tuple(heard.get(machine.name) or _late(machine, deadline_s) for machine in machines)
+    answers = dict(heard)
+    for machine in machines:
+        if machine.name not in answers:
+            session.leave(machine.name)
+    return tuple(answers.get(machine.name) or _late(machine, session.deadline_s) for machine in machines)
+
+
+def _wait(session: Session, over: threading.Event, standing: Callable[[], Waiting]) -> None:
+    """Until all have answered, or the deadline; whoever watches is told of each change."""
+    end, pause_s = time.monotonic() + session.deadline_s, TOLD_AFTER_S
+    told = None
+    try:
+        while (left_s := end - time.monotonic()) > 0 and not over.wait(min(pause_s, left_s)):
+            if (now := standing()) != told:
+                session.waiting(now)
+                told = now
+            pause_s = TOLD_EACH_S
+    finally:
+        session.waiting(None)
+
+
+def _standing(machines: tuple[Machine, ...], heard: dict[str, Heard[T]]) -> Waiting:
+    failed = sum(item.error is not None for item in heard.values())
+    return Waiting(len(machines), failed, tuple(machine.name for machine in machines if machine.name not in heard))
 
 
 def _late(machine: Machine, deadline_s: float) -> Heard[T]:

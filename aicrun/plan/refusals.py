@@ -46,13 +46,13 @@ def of_record(wanted: Wanted, outcome: Outcome, found: Found) -> Refusal:
 def silent(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet, would: str) -> Refusal:
     """A machine that gave no answer may hold the run; `would` says what would happen without it."""
     spec, first = wanted.spec, blocked[0]
-    names = words.joined([view.machine.name for view in blocked])
+    names = words.some([view.machine.name for view in blocked])
     many = len(blocked) > 1
     facts = [(view.machine.name, silence(view)) for view in blocked]
     answered = [view.machine.name for view in fleet.machines if view.state == "answered"]
     if answered:
         neither = {1: "it has no copy", 2: "neither has a copy"}.get(len(answered), "none has a copy")
-        facts.append(("others", f"{words.joined(answered)} answered, {neither}; {would}"))
+        facts.append(("others", f"{words.some(answered)} answered, {neither}; {would}"))
     ways = []
     if first.state != "unsupported":
         ways.append(Way("try that machine", of_run("doctor", first.machine.name)))

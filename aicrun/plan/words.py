@@ -146,6 +146,11 @@ def joined(items: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
+def some(items: Sequence[str], most: int = 8) -> str:
+    """As `joined`; of more than `most` the first three and how many there are besides."""
+    return joined(items) if len(items) <= most else f"{', '.join(items[:3])} and {count(len(items) - 3)} more"
+
+
 def harmless(text: str) -> str:
     """Text of a host or a spec as one line of printable characters: control, bidi and private characters are gone.
 

@@ -38,11 +38,20 @@ class Relay:
     """Listens on `port` and passes everything on to another one of loopback.
 
     `left`: connections that are still dropped at once. `budget`: bytes that may pass, both ways together, until all
-    connections are reset and new ones are dropped; None: no end. `delay_s` holds every piece back that long.
+    connections are reset and new ones are dropped; None: no end. `delay_s` holds every piece back that long. Of each
+    connection nothing passes for good from the piece on that would make it more than `mute_after` bytes.
     """
 
-    def __init__(self, to: int, *, left: int = 0, budget: int | None = None, delay_s: float = 0.0) -> None:
-        self.to, self.left, self.budget, self.delay_s = to, left, budget, delay_s
+    def __init__(
+        self,
+        to: int,
+        *,
+        left: int = 0,
+        budget: int | None = None,
+        delay_s: float = 0.0,
+        mute_after: float = FOR_GOOD,
+    ) -> None:
+        self.to, self.left, self.budget, self.delay_s, self.mute_after = to, left, budget, delay_s, mute_after
         self.dropped = self.passed = 0
         # Told of each `CONNECT` and `HANDSHAKE` before what follows passes.
         self.reached: Callable[[str], None] = lambda place: None
@@ -129,6 +138,8 @@ class Relay:
                 if pair.passed < _HANDSHAKE_BYTES <= pair.passed + len(data):
                     self.reached(HANDSHAKE)
                 with self._changed:
+                    if pair.passed + len(data) > self.mute_after:
+                        pair.held_until = FOR_GOOD
                     pair.passed += len(data)
                     self._until_let_through(pair)
                     may = len(data) if self.budget is None else min(len(data), self.budget)

@@ -28,6 +28,7 @@ from aicrun.plan.words import (
     ordinal,
     short,
     size,
+    some,
     way_there,
 )
 
@@ -48,6 +49,8 @@ _RIGHT = (False, False, False, True, True, False)
 _CARD_HEADS = ("card", "model", "free of size", "util", "temp")
 _NAME_LEAST = 12
 _DETAIL_LEAST = 18
+# So many machines with their cards are still on one screen.
+_IN_SIGHT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,11 @@ def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float, closely: boo
     machines = len([view for view in fleet.machines if view.state != "twin"])
     counts = f"{counted(machines, 'machine')}, {counted(cards, 'card')}, {free} free."
     which = f" machines.yaml: {short(fleet.inventory_digest)}." if fleet.inventory_digest else ""
-    return [*shown, "", f"{counts} Measured now, in {took_s:.1f}s.{which}"]
+    silent = [view.machine.name for view in fleet.machines if view.state in ("silent", "unsupported")]
+    # Their lines may have left the screen by now.
+    told = len(fleet.machines) > _IN_SIGHT and silent
+    missing = [styled("yellow", f"No answer from {some(silent)}.")] if told else []
+    return [*shown, "", *missing, f"{counts} Measured now, in {took_s:.1f}s.{which}"]
 
 
 def _way_lines(screen: Screen, view: api.MachineView) -> list[str]:
@@ -168,7 +175,7 @@ def _way_lines(screen: Screen, view: api.MachineView) -> list[str]:
 
 
 def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
-    head = f"{view.machine.name:<12}"
+    head = f"{view.machine.name:<{_NAME_LEAST - 1}} "
     reading = view.reading
     if reading is None:
         words = view.why if view.state in ("down", "excepted") else f"no answer: {harmless(view.why)}"
