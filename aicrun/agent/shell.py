@@ -44,7 +44,12 @@ def _environment(job_dir: str, with_secrets: bool) -> Dict[str, str]:
     if not env:
         env = login_environment((), os.environ)
     env = {name: value for name, value in env.items() if value != vault.HIDDEN and name != names.JOB_ID}
-    return dict(env, **vault.read(job_dir).variables("command")) if with_secrets else env
+    if not with_secrets:
+        return env
+    kept = vault.read(job_dir).variables("command")
+    if not kept:
+        sys.stderr.write("aicrun: no secret of this run is kept here: none was given, or its keeper is gone\n")
+    return dict(env, **kept)
 
 
 def _folder(request: JobRequest) -> str:

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,36 @@ def test_the_stop_of_a_job_without_keeper_removes_the_values(rig: Rig) -> None:
     rig.call("stop", job_id=job, by="ana", grace_s=0)
     until(lambda: not lives(main))
     until(lambda: not (rig.folder(job) / names.SECRETS).exists())
+
+
+def test_a_person_s_shell_has_the_values_only_when_asked_and_only_while_they_are_kept(rig: Rig) -> None:
+    """`aicrun ssh RUN --secrets`: those of the command, never in an argument; without the word, or afterwards, none."""
+    job = rig.start("secret-run", WAITS + "exit 0", secrets=SECRETS)
+    rig.running(job)
+    argv = rig.call("environment", job_id=job)["shell"]
+    shell = rig.home / "shell"
+    shell.write_text("#!/bin/sh\ntr '\\0' ' ' < /proc/$$/cmdline\nenv\n")
+    shell.chmod(0o755)
+
+    def shown(word: str) -> tuple[str, str]:
+        typed = [word if part == "shell" else part for part in argv]
+        env = dict(rig.env, SHELL=str(shell))
+        done = subprocess.run(typed, env=env, capture_output=True, text=True, timeout=60, check=True)
+        assert TOKEN not in " ".join(typed) + done.stdout.partition("\n")[0]
+        return done.stdout, done.stderr
+
+    for text in shown("shell"):
+        assert "PlantedToken" not in text
+    text, said = shown("shell+secrets")
+    assert (f"HF_TOKEN={TOKEN}\n" in text, KEY in text, "INDEX_KEY" in text, said) == (True, False, False, "")
+    (rig.home / "work/secret-run/go").touch()
+    rig.ended(job)
+    until(lambda: not (rig.folder(job) / names.SECRETS).exists())
+    text, said = shown("shell+secrets")
+    assert "PlantedToken" not in text
+    assert said == "aicrun: no secret of this run is kept here: none was given, or its keeper is gone\n"
+    rig.call("delete", job_id=job, by="ana@laptop")
+    assert holding(rig.home, TOKEN) == []
 
 
 @pytest.mark.parametrize("place", ["reserve.folder", "reserve.record", "reserve.launched", "W1", "W2"])
