@@ -64,6 +64,7 @@ def disk(path: str, home_folder: str) -> Optional[Disk]:
     place = home_folder + path[1:] if path == "~" or path.startswith("~/") else path
     if not os.path.isabs(place):
         return None
+    is_filled = _holds_something(place)
     while not os.path.isdir(place) and place != "/":
         place = os.path.dirname(place.rstrip("/"))
     try:
@@ -77,7 +78,16 @@ def disk(path: str, home_folder: str) -> Optional[Disk]:
         free_inodes=state.f_favail,
         filesystem=file_system(place),
         writable=os.access(place, os.W_OK),
+        filled=is_filled,
     )
+
+
+def _holds_something(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
 
 
 def account(home_variable: str) -> Tuple[str, str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from aicrun.plan.placeholders import fill, names_in
-from aicrun.plan.places import CACHES, volumes
+from aicrun.plan.places import CACHES, checkpoints_in_the_workspace, volumes
 from aicrun.spec.model import Machine, RunSpec
 
+# A host looks at a hundred folders in one question; those of single runs must not crowd out the volumes.
+OWN_MOST = 20
 
-def paths_to_ask(specs: Iterable[RunSpec], machine: Machine) -> tuple[str, ...]:
+
+def paths_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
     """Folders whose volumes matter to `specs` on `machine`, each once, sorted; they may begin with `~`.
 
     A path that names `machine.data` is left out where the machine has none: the plan rejects it there.
@@ -18,10 +21,11 @@ def paths_to_ask(specs: Iterable[RunSpec], machine: Machine) -> tuple[str, ...]:
     values["machine.cache"] = f"{machine.data}/cache" if machine.data else "~/.cache"
     found = {machine.data} if machine.data else set()
     found |= {machine.env[name] for name in CACHES if machine.env.get(name, "").startswith("/")}
-    for spec in specs:
-        for written in volumes(spec):
-            needs_data = "machine.data" in names_in(written) and not machine.data
-            filled = fill(written, {**values, "run.name": spec.name}).partition("${")[0]
-            if filled and not needs_data:
-                found.add(filled)
+    folders = [(spec.name, written) for spec in specs for written in volumes(spec)]
+    folders += [(spec.name, checkpoints_in_the_workspace(spec)) for spec in specs[:OWN_MOST]]
+    for name, written in folders:
+        needs_data = "machine.data" in names_in(written) and not machine.data
+        filled = fill(written, {**values, "run.name": name}).partition("${")[0]
+        if filled and not needs_data:
+            found.add(filled)
     return tuple(sorted(found))

@@ -73,6 +73,14 @@ def volumes(spec: RunSpec) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def checkpoints_in_the_workspace(spec: RunSpec) -> str:
+    """The checkpoint folder, as written, of a run that works in the user's own folder; empty for all others."""
+    written = spec.checkpoints.path
+    if spec.source is not None or not written or "${" in written or written.startswith(("/", "~")):
+        return ""
+    return posixpath.join(spec.workspace or posixpath.join(WORKSPACES, spec.name), written)
+
+
 def volume_here(written: str, spec: RunSpec, machine: Machine, home: str) -> str:
     """A folder of `volumes` as it is called on this machine; empty when a placeholder has no value there."""
     filled = fill(written, {**machine_values(machine, home), "run.name": spec.name})

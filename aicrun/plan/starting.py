@@ -22,11 +22,13 @@ from aicrun.plan.place import Placement
 from aicrun.plan.placeholders import names_in
 from aicrun.plan.reconcile import Move
 from aicrun.plan.rejected import rejected
+from aicrun.plan.rooms import filled_warnings, room_warnings
 from aicrun.plan.steps import asks, environment_rows, large_files, measured, steps, terms
 from aicrun.plan.surviving import survival_rows, survival_warnings
 from aicrun.plan.task import Task, blank, refused
 from aicrun.plan.waiting import to_wait_for
 from aicrun.spec.model import UPLOAD_SCHEMES, Machine
+from aicrun.wire.jobs import JobRequest
 from aicrun.wire.names import SAFE_VALUE, VARIABLES
 
 
@@ -109,14 +111,20 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         run_id=task.run_id,
         from_nothing=not task.continues,
         apply_refusal=_not_yet(wanted),
-        warnings=(
-            *large_files(wanted),
-            *cache_warnings(site, made),
-            *survival_warnings(site),
-            *gone_warnings(site.machine, site.reading),
-            *first_word_warnings(wanted.spec, site, made),
-            *left_out_warnings(wanted, world.known),
-        ),
+        warnings=_warnings(wanted, site, made, world.known),
+    )
+
+
+def _warnings(wanted: Wanted, site: Site, made: JobRequest, known: Known) -> tuple[str, ...]:
+    return (
+        *large_files(wanted),
+        *cache_warnings(site, made),
+        *survival_warnings(site),
+        *gone_warnings(site.machine, site.reading),
+        *first_word_warnings(wanted.spec, site, made),
+        *room_warnings(wanted.spec, site),
+        *filled_warnings(wanted.spec, site, made),
+        *left_out_warnings(wanted, known),
     )
 
 

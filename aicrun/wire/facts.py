@@ -95,7 +95,7 @@ class Cards:
 
 @lean.dataclass(frozen=True)
 class Disk:
-    """The volume that holds `path` (or its nearest existing parent)."""
+    """The volume that holds `path` (or its nearest existing parent); `filled`: it is a folder that holds something."""
 
     path: str
     free_bytes: int
@@ -103,6 +103,7 @@ class Disk:
     free_inodes: int
     filesystem: str = ""
     writable: bool = True
+    filled: bool = False
 
 
 @lean.dataclass(frozen=True)

@@ -16,7 +16,7 @@ def test_a_survey_tells_the_host(backend: AgentBackend, account: Account) -> Non
     assert found.hostname == os.uname().nodename
     assert found.agent_digest == build().digest
     assert found.home == str(account.home)
-    assert [disk.path for disk in found.disks] == ["~/a/b", "/"]
+    assert [(disk.path, disk.filled) for disk in found.disks] == [("~/a/b", False), ("/", True)]
     assert found.pythons[0].version == found.python
     assert found.state_root.startswith(str(account.home / ".local/state/aicrun"))
     assert (found.jobs, found.measured, found.envs_ready, found.active_jobs) == ((), (), (), 0)

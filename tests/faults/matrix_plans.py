@@ -1,0 +1,71 @@
+"""Which test proves each field report that a plan, a survey or a machine's notes answer (areas a, e and n).
+
+Data only, as in `matrix.py`. The choice of a card is in `matrix_cards.py`, what ssh and hosts do in `matrix_hosts.py`.
+"""
+
+from __future__ import annotations
+
+from faults.matrix import Row
+
+PLACE = "cases/place/"
+REPORTS = "cases/diagnostics/reports/"
+DRAFT = "unit/plan/test_draft.py::"
+ROOMS = "unit/plan/test_rooms.py::"
+SCREENS = "unit/plan/test_screens.py::"
+NOTES = "unit/agent_work/test_notes.py::"
+
+PLANS: dict[str, Row] = {
+    "A09": Row(
+        "values that no machine can have were found out late",
+        (
+            REPORTS + "a09-numbers.yaml",
+            PLACE + "floors_of_the_host.yaml",
+            DRAFT + "test_a_missing_requirements_file_is_refused",
+            DRAFT + "test_a_missing_data_folder_is_refused_with_the_line_to_add",
+        ),
+    ),
+    "E05": Row(
+        "the output lay on a volume without room",
+        (
+            PLACE + "floors_of_the_host.yaml",
+            PLACE + "disk_that_was_not_read.yaml",
+            PLACE + "workspace_cannot_be_written.yaml",
+            ROOMS + "test_a_volume_that_is_nearly_full_is_told_once_with_every_folder_on_it",
+            DRAFT + "test_cache_folders_that_cannot_serve_are_a_warning",
+        ),
+    ),
+    "E08": Row(
+        "a full disk broke the last checkpoint, and every restart with it",
+        (
+            "cases/reconcile/failed.yaml",
+            SCREENS + "test_records_that_refuse_or_upload",
+            ROOMS + "test_a_volume_that_is_nearly_full_is_told_once_with_every_folder_on_it",
+        ),
+        gap="the reason disk_full of a command that failed: a log line proves nothing, and nothing else tells it yet",
+    ),
+    "E16": Row(
+        "a second run in the same folder uploaded the first one's model",
+        (
+            ROOMS + "test_a_checkpoint_folder_that_holds_something_is_told_where_a_run_begins_from_nothing",
+            DRAFT + "test_where_checkpoints_lie",
+            DRAFT + "test_where_checkpoints_are_uploaded_to",
+        ),
+    ),
+    "N01": Row(
+        "text planted in notes was obeyed",
+        (
+            ROOMS + "test_what_stands_in_notes_moves_nothing",
+            SCREENS + "test_text_of_hosts_cannot_move_the_cursor_or_pose_as_ours",
+            NOTES + "test_what_a_run_says_cannot_look_like_a_marker_or_move_a_cursor",
+            "unit/cli/test_screens.py::test_notes_stand_behind_a_bar_without_control_characters",
+        ),
+    ),
+    "N02": Row(
+        "ten writers of one file lost each other's lines",
+        (
+            NOTES + "test_ten_jobs_that_end_at_once_all_get_in",
+            NOTES + "test_the_same_job_has_one_block_however_often",
+            NOTES + "test_a_link_is_never_followed",
+        ),
+    ),
+}
