@@ -15,7 +15,7 @@ def not_known(request: JobRequest, error: AicrunError) -> HostUnreachable:
         "AIC-E592",
         f"{request.run}: {request.machine} does not answer; whether it started is not known",
         facts=(
-            ("sent", f"job {request.job_id}; it may have started, nothing is sent again blindly"),
+            ("sent", f"job {request.job_id}; nothing is sent again blindly"),
             ("error", error.message),
         ),
         ways=(Way("safe, and adopts it if it started", same_again(request)),),
@@ -28,7 +28,7 @@ def not_started(request: JobRequest, error: AicrunError) -> HostUnreachable:
         "AIC-E595",
         f"{request.run}: {request.machine} does not answer; nothing was started",
         facts=(
-            ("reserved", f"job {request.job_id}, if that arrived; it ends by itself within a minute"),
+            ("reserved", f"job {request.job_id}, if it arrived; that ends within a minute"),
             ("error", error.message),
         ),
         ways=(
@@ -67,7 +67,7 @@ def old_not_known(request: JobRequest, old: str, machine: str, error: AicrunErro
         "AIC-E597",
         f"{request.run}: {machine} does not answer; the new job was not started",
         facts=(
-            ("old job", f"{old}: whether it goes on, or gave way already, is not known"),
+            ("old job", f"{old} may go on, or have given way already"),
             ("error", error.message),
         ),
         ways=(

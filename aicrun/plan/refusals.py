@@ -53,6 +53,7 @@ def silent(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet, would
     if answered:
         neither = {1: "it has no copy", 2: "neither has a copy"}.get(len(answered), "none has a copy")
         facts.append(("others", f"{words.some(answered)} answered, {neither}; {would}"))
+    facts += _sleeping(wanted, blocked)
     ways = []
     if first.state != "unsupported":
         ways.append(Way("try that machine", of_run("doctor", first.machine.name)))
@@ -65,6 +66,15 @@ def silent(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet, would
     if first.state == "unsupported":
         words_ = f"refused, {names} cannot be asked yet and may hold a copy"
     return Refusal(SILENT, 6, words_, tuple(facts), tuple(ways))
+
+
+def _sleeping(wanted: Wanted, blocked: tuple[MachineView, ...]) -> list[tuple[str, str]]:
+    """What the owner of a machine that is often off can write, once; nothing where a name or a record keeps the run."""
+    told = {*wanted.known_on, *wanted.spec.machine.names}
+    often = [view.machine.name for view in blocked if view.state != "unsupported" and view.machine.name not in told]
+    if not often or any(view.machine.sleeps for view in blocked):
+        return []
+    return [("sleeps", f"is {often[0]} often off? sleeps: true in machines.yaml: it stops only runs known there")]
 
 
 def unreadable(records: tuple[tuple[str, str], ...]) -> Refusal:
