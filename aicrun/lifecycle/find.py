@@ -55,8 +55,8 @@ class Listing:
 def find(session: Session, key: str) -> Found:
     """The newest job of a run name, run id, job id, or four or more first digits of an id, `@machine` to narrow.
 
-    Raises `UsageError` when no machine knows it or two know different ones, `HostUnreachable` when none of those
-    that answered knows it and a silent one might.
+    Raises `UsageError` when no machine knows it or two know different ones that go on, `HostUnreachable` when none of
+    those that answered knows it and a silent one might.
     """
     name, _, machine = key.partition("@")
     asked = (session.machine(machine),) if machine else session.asked()
@@ -82,10 +82,17 @@ def find(session: Session, key: str) -> Found:
         raise UsageError(
             "AIC-E003", f"no run is called {name}{where}", ways=(Way("see all runs", "aicrun list --all"),)
         )
-    if len({item.report.run_id for item in found.values()}) > 1:
-        ways = tuple(Way(item.machine, f"{name}@{item.machine}") for item in found.values())
+    return _meant(name, tuple(found.values()))
+
+
+def _meant(name: str, found: tuple[Found, ...]) -> Found:
+    """The newest of several jobs; of runs that followed each other under one name, the one that has not ended."""
+    living = tuple(item for item in found if not item.standing.status.terminal)
+    is_one_name = all(item.report.run == name for item in found)
+    if len({item.report.run_id for item in found}) > 1 and (not is_one_name or len(living) > 1):
+        ways = tuple(Way(item.machine, f"{name}@{item.machine}") for item in found)
         raise UsageError("AIC-E004", f"{name} is more than one run: say which", ways=ways)
-    return min(found.values(), key=lambda item: item.report.age_s)
+    return min(living or found, key=lambda item: item.report.age_s)
 
 
 def _says_unknown(heard: Heard[JobReport]) -> bool:

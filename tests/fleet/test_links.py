@@ -242,7 +242,7 @@ def ends_the_old_job_and_starts_one(pair: Pair, case: Case) -> None:
         now = pair.running()
         assert now.pop(run) == pair.starts(run)[:1], said(first) + said(again)
         assert now == {name: jobs for name, jobs in before.items() if name != run}
-    until(lambda: len(pair.running()[run]) == 1, 60)
+    until(lambda: len(pair.running().get(run, ())) == 1, 60)
     assert pair.project.run("stop", run, "--yes", "--grace", "0s").returncode == 0
 
 

@@ -161,6 +161,10 @@ def test_a_run_is_replaced_on_another_machine_than_the_one_it_goes_on_on(fleet: 
     until(lambda: fleet.attic.starts())
     assert fleet.starts() == {"lab": 1, "attic": 1}
     assert "in progress on attic[0]" in fleet.apply(seconds=500)
+    # The name means the run that goes on, then the one that ended last; the old one is known by its id.
+    assert (fleet.run()["status"], fleet.project.job(old)["status"]) == ("in progress", "stopped")
+    stopped = fleet.project.run("stop", "sft", "--yes", "--grace", "0s")
+    assert (stopped.returncode, fleet.run()["job_id"] == old) == (0, False), stopped.stderr
 
 
 def test_a_silent_machine_is_told_as_it_was_last_seen_and_a_plan_may_ask_nobody(fleet: Fleet) -> None:
