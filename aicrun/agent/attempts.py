@@ -50,7 +50,7 @@ class Attempts:
         """The attempt that is due begins (or the first): the exits of the one before are its own no more."""
         if self._due is not None:
             self.number, self._due = self._due.attempt, None
-            self.exits = [end for end in self.exits if end.step != "command"]
+            self.exits = [end for end in self.exits if end.step == "setup"]
 
     def follows(self) -> bool:
         """Whether another attempt follows the one that has ended; its pause begins, durably, with this call."""

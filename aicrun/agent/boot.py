@@ -45,7 +45,7 @@ def _play(arguments):
     gc.enable()
     if play is not None:
         return play(rest[0])
-    roles = "keeper | again | unit | trial | sampler | stopper | shell | shell+secrets | setup | upload"
+    roles = "keeper | again | unit | trial | sampler | stopper | shell | shell+secrets | setup | preflight | upload"
     sys.stderr.write("aicrun: boot.py serve | {%s} JOBDIR\n" % roles)
     return WRONG_USE
 
@@ -81,6 +81,10 @@ def _of_a_job(role):
         from aicrun.agent import envs
 
         return envs.main
+    if role == "preflight":
+        from aicrun.agent import preflight
+
+        return preflight.main
     if role == "upload":
         from aicrun.agent import upload
 

@@ -3,6 +3,7 @@
 A lock that is free is not yet a free card. It must not take, keep or free anything.
 """
 
+import json
 import os
 from typing import Dict, List, Mapping, Optional, Tuple
 
@@ -11,19 +12,36 @@ from aicrun.wire import lean, names
 from aicrun.wire.facts import Card, CardProcess, Cards
 from aicrun.wire.jobs import CardNeed, JobRequest
 
+# What the driver told of the held cards when they were taken; only the preflight finds it in its environment.
+SEEN = "AICRUN_PREFLIGHT"
+
+
+@lean.dataclass(frozen=True)
+class Seen:
+    """What the driver told of the held cards: their models in the order in which the run finds them, and versions."""
+
+    models: Tuple[str, ...] = ()
+    driver: str = ""
+    cuda: str = ""
+
+    def variable(self) -> Dict[str, str]:
+        """As the preflight finds it."""
+        return {SEEN: json.dumps({"models": list(self.models), "driver": self.driver, "cuda": self.cuda})}
+
 
 @lean.dataclass(frozen=True)
 class Found:
     """`why` is empty when the cards are free for the job; `facts` are the parts of why by name.
 
     `env` names the cards to the job; empty when they could not be told. `unverified` says why nobody could look who is
-    on them: then only our own locks speak for them.
+    on them: then only our own locks speak for them. `seen` is for the preflight.
     """
 
     why: str = ""
     facts: Dict[str, str] = lean.field(default_factory=dict)
     env: Dict[str, str] = lean.field(default_factory=dict)
     unverified: str = ""
+    seen: Seen = Seen()
 
 
 def check(uuids: Tuple[str, ...], request: JobRequest, login: Mapping[str, str]) -> Found:
@@ -47,7 +65,9 @@ def check(uuids: Tuple[str, ...], request: JobRequest, login: Mapping[str, str])
             return busy
     blind = [str(by_uuid[uuid].index) for uuid in uuids if not by_uuid[uuid].processes_listed]
     unverified = "nobody can list the processes on card %s here" % ", ".join(blind) if blind else ""
-    return Found(env=environment(uuids, told_cards), unverified=unverified)
+    env = environment(uuids, told_cards)
+    models = tuple(by_uuid[uuid].model for uuid in env[names.GPU_UUIDS].split(","))
+    return Found(env=env, unverified=unverified, seen=Seen(models, told_cards.driver, told_cards.cuda))
 
 
 def environment(uuids: Tuple[str, ...], told: Cards) -> Dict[str, str]:

@@ -46,6 +46,7 @@ class CardHold:
         self._checked_at = 0.0
         self._first = False
         self.env: Dict[str, str] = {}
+        self.seen = card_check.Seen()
 
     @property
     def handles(self) -> Tuple[int, ...]:
@@ -126,7 +127,7 @@ class CardHold:
         self._checked_at = time.monotonic()
         if not found.why and not self._is_mine():
             return False
-        self.env = found.env
+        self.env, self.seen = found.env, found.seen
         before = self._said
         self._say(lean.replace(self._granted(), why=found.why))
         if found.why and self._said != before:

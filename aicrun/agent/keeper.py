@@ -52,6 +52,9 @@ else:
 END_ROOM_BYTES = 32 * 1024
 GATE_TICK_S = 0.1
 OLD_UPLOADS = 1000
+# Importing torch from a cold network disk takes minutes.
+PREFLIGHT_S = 600.0
+ON_CARDS = ("preflight", "command")
 
 
 def main(job_dir: str, role: str) -> int:
@@ -198,7 +201,7 @@ class Keeper:
         self._learn()
 
     def _attempts(self, made: Attempts) -> None:
-        """setup, command after command as the retry rule says, upload; each exit is kept as soon as it is durable."""
+        """setup; preflight and command, again as the retry rule says; upload. An exit is kept once it is durable."""
         if self._wishes.stop() is not None:
             return
         made.exits.append(self._step("setup", made.number))
@@ -207,6 +210,8 @@ class Keeper:
         while self._at_turn():
             telemetry.set_aside(self._job_dir, made.number)
             made.begin()
+            if not self._may_start(made):
+                break
             made.exits.append(self._step("command", made.number))
             self._cards.drain()
             if not made.follows():
@@ -223,6 +228,13 @@ class Keeper:
         if self._uploads_after(made.exits[-1]):
             made.exits.append(self._step("upload", made.number))
             self._tell_upload()
+
+    def _may_start(self, made: Attempts) -> bool:
+        """The preflight, where there is one: True when the command may follow it."""
+        if not self._request.preflight:
+            return True
+        made.exits.append(self._step("preflight", made.number))
+        return made.exits[-1].code == 0 and not made.exits[-1].stop_sent and self._wishes.stop() is None
 
     def _at_turn(self) -> bool:
         """Wait until the cards are this job's and free; False when it was stopped, left the line or came too late."""
@@ -263,7 +275,7 @@ class Keeper:
 
     def _uploads_after(self, command: StepExit) -> bool:
         upload = self._request.upload
-        if upload is None or command.spawn_error:
+        if upload is None or command.step != "command" or command.spawn_error:
             return False
         if upload.when == "always":
             pending = self._wishes.stop()
@@ -290,9 +302,10 @@ class Keeper:
             self._boot,
             self._oom_score,
             self._caps,
-            limit_s=float(request.setup.timeout_s) if step == "setup" else None,
+            limit_s={"setup": float(request.setup.timeout_s), "preflight": PREFLIGHT_S}.get(step),
             has_deadline=step == "command",
-            held=self._cards.handles if step == "command" else (),
+            # While anything of the job is on the cards, they are held by it too.
+            held=self._cards.handles if step in ON_CARDS else (),
             began=(lambda: telemetry.start(self._job_dir)) if step == "command" else None,
             meanwhile=self._meanwhile(step, attempt),
             secrets=self._secrets.values(),
@@ -301,8 +314,10 @@ class Keeper:
             program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
             if step == "setup" and not request.setup.run:
                 program = lean.replace(program, here=self._set_up, is_alone=not request.setup.key)
+            if step in ON_CARDS:
+                more = self._cards.seen.variable() if program.is_own else {}
+                program = lean.replace(program, env=dict(program.env, **self._cards.env, **more))
             if step == "command":
-                program = lean.replace(program, env=dict(program.env, **self._cards.env))
                 self._show_environment(program.env)
             return step_run.run_step(order, program, self._wishes)
         except Refused as error:

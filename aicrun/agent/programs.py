@@ -19,6 +19,8 @@ else:
     shutil = later.module("shutil")
 
 OWN_STEPS = ("setup", "upload")
+# In front of a preflight that is a command of the person's own, as the request has it.
+OF_A_PERSON = "run:"
 # Our own programs find the state folder by these.
 OWN_VARIABLES = ("HOME", "XDG_STATE_HOME")
 
@@ -27,8 +29,8 @@ OWN_VARIABLES = ("HOME", "XDG_STATE_HOME")
 class Program:
     """`argv` with an absolute program wherever one was found, the whole environment, and an existing folder.
 
-    `is_own`: it is our own program, for the setup or the upload. `here` does the same in the process that would execute
-    it, and gives its exit code; None where the program must be executed after all. `is_alone`: it starts no other.
+    `is_own`: it is our own program, for any step but the command. `here` does the same in the process that would
+    execute it, and gives its exit code; None where the program must be executed after all. `is_alone`: it starts none.
     """
 
     argv: Tuple[str, ...]
@@ -47,6 +49,12 @@ class Program:
 def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program:
     """The program of `step`; raises `Refused` (start_failed) when the folder to run in is not there."""
     env = environment(request, attempt)
+    if step == "preflight" and request.preflight.startswith(OF_A_PERSON):
+        text = request.preflight[len(OF_A_PERSON) :]
+        return Program(shell_argv(text, request.shell, env["PATH"]), env, command_folder(request))
+    if step == "preflight":
+        # In the command's folder: what lies there may stand in front of the environment's own modules.
+        return lean.replace(_own(home, request, step, env), cwd=command_folder(request))
     if step in OWN_STEPS:
         return _own(home, request, step, env)
     return Program(_command(request, env["PATH"]), env, command_folder(request))

@@ -144,7 +144,8 @@ def _steps(home: Home, known: Known, where: Place, now: float) -> Tuple[StepRepo
     ended = _ended_steps(seen.end)
     if known.upload_exit is not None:
         ended["upload"] = known.upload_exit
-    wanted = ["setup", "command"] + (["upload"] if record.upload is not None else [])
+    looked = ["preflight"] if "preflight" in by_name or "preflight" in ended else []
+    wanted = ["setup", *looked, "command"] + (["upload"] if record.upload is not None else [])
     found: List[StepReport] = []
     for name in wanted:
         step = by_name.get(name) or StepSeen(name, exit=ended.get(name))

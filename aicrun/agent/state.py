@@ -90,11 +90,12 @@ def _ended(seen: Evidence, end: End) -> Place:
 
 def _abandoned(seen: Evidence) -> Place:
     """`go`, no end, the keeper gone and nothing alive: what was durable by then decides."""
-    setup, command = _step(seen.steps, "setup"), _step(seen.steps, "command")
+    command = _step(seen.steps, "command")
     if command is not None and command.exit is not None:
         return Place("go", "ended")
-    if setup is not None and setup.exit is not None and _is_final(setup.exit):
-        return Place("go", "ended")
+    for before in (_step(seen.steps, "setup"), _step(seen.steps, "preflight")):
+        if before is not None and before.exit is not None and _is_final(before.exit):
+            return Place("go", "ended")
     # Its command surely never ran: the gate opens only after the start record is durable.
     if command is None and seen.attempt == seen.first:
         return Place("go", "never_started")

@@ -71,7 +71,8 @@ def until_started(watch: Watch, report: JobReport) -> JobReport:
     setup = _step(report, "setup")
     setup_failed = setup is not None and setup.exit is not None and setup.exit.code != 0
     if built and not setup_failed:
-        took = setup.exit.duration_s if setup is not None and setup.exit is not None else time.monotonic() - began
+        ends = [step.exit for step in (setup, _step(report, "preflight")) if step is not None]
+        took = sum(end.duration_s for end in ends if end is not None) if all(ends) else time.monotonic() - began
         watch.tell(StepDone(watch.run, "building", _built_words(report), took))
     if _has_started(report):
         watch.tell(StepDone(watch.run, "started", f"the command, on {watch.machine}", 0.0))
@@ -92,9 +93,15 @@ def _building_words(patience: Patience, report: JobReport) -> str:
 def _built_words(report: JobReport) -> str:
     setup = report.facts.get("setup")
     env = str(setup.get("env", "")).rpartition("/")[2] if isinstance(setup, dict) else ""
-    if not isinstance(setup, dict) or not env:
-        return "the working tree is ready"
-    return f"env {env[:8]} {'built' if setup.get('built') else 'reused'}"
+    tree = "the working tree is ready"
+    if isinstance(setup, dict) and env:
+        tree = f"env {env[:8]} {'built' if setup.get('built') else 'reused'}"
+    looked = _step(report, "preflight")
+    if looked is None or looked.exit is None or looked.exit.code != 0:
+        return tree
+    written = report.execution.get("setup")
+    kind = written.get("preflight", "cuda") if isinstance(written, dict) else ""
+    return f"{tree}, preflight {f'{kind} ' if kind in ('cuda', 'rocm') else ''}passed"
 
 
 def _has_started(report: JobReport) -> bool:

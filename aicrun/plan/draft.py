@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aicrun.plan.environment import setup_on
+from aicrun.plan.environment import has_environment, setup_on
 from aicrun.plan.model import Candidate, CardOn, Wanted
 from aicrun.plan.placeholders import escaped, fill, finish
 from aicrun.plan.places import absolute, cache, data, machine_values, workspace
@@ -99,6 +99,7 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         first_attempt=site.first_attempt,
         card_need=card_need(spec),
         left_out=site.left_out,
+        preflight=preflight(spec),
     )
 
 
@@ -108,6 +109,16 @@ def card_need(spec: RunSpec) -> CardNeed:
     if gpu is None:
         return CardNeed()
     return CardNeed(gpu.vram_mib + gpu.headroom_mib, gpu.foreign_allowed, gpu.max_utilization_percent)
+
+
+def preflight(spec: RunSpec) -> str:
+    """The preflight as the request has it; unasked for, one looks where a card and an environment are wanted."""
+    setup = spec.setup
+    if setup is None or setup.preflight == "none":
+        return ""
+    if not setup.preflight:
+        return "auto" if spec.machine.gpu is not None and has_environment(setup) else ""
+    return setup.preflight if setup.preflight in ("cuda", "rocm") else f"run:{setup.preflight}"
 
 
 def filled(draft: JobRequest, *, job_id: str, run_id: str, rank: str, client: Client) -> JobRequest:

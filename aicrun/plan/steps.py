@@ -112,8 +112,8 @@ def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: s
         yield "setup", _setup(setup, draft, reading, bool(waits_for))
     if waits_for:
         yield "wait", f"for {waits_for}, then measure it again"
-    if wanted.spec.machine.gpu is not None and setup is not None and _has_torch(setup, draft):
-        yield "preflight", "cuda"
+    if draft.preflight:
+        yield "preflight", _preflight(setup, draft)
     yield "command", " ".join(shown(" ".join(draft.command)).split())
     upload, spec_upload = draft.upload, wanted.spec.checkpoints.upload
     if upload is not None and spec_upload is not None:
@@ -141,6 +141,12 @@ def _setup(setup: SetupSpec, draft: JobRequest, reading: HostReading, waits: boo
     packages = words.counted(len(made.packages), "package") if made.packages else ""
     begin = "build while waiting" if waits else "build"
     return f"{begin}: " + ", ".join(part for part in (f"python {version}", files, packages, torch, commands) if part)
+
+
+def _preflight(setup: SetupSpec | None, draft: JobRequest) -> str:
+    if draft.preflight == "auto":
+        return "cuda" if setup is not None and _has_torch(setup, draft) else "cuda, where torch is installed"
+    return shown(draft.preflight.removeprefix("run:"))
 
 
 def _has_torch(setup: SetupSpec, draft: JobRequest) -> bool:

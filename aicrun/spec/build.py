@@ -234,6 +234,7 @@ def _setup(tree: _Tree, *, has_card: bool) -> SetupSpec | None:
         torch_backend=tree.text("setup", "torch_backend", default="auto" if has_card else "none"),
         run=tree.list("setup", "run"),
         timeout_s=1800 if timeout is None else timeout,
+        preflight=tree.text("setup", "preflight"),
     )
 
 

@@ -69,7 +69,10 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class SetupSpec:
-    """How the environment is made; `requirements` is a file relative to the source (or the spec's folder)."""
+    """How the environment is made; `requirements` is a file relative to the source (or the spec's folder).
+
+    `preflight` is `cuda`, `rocm`, `none` or a command; empty where the spec says nothing.
+    """
 
     python: str = ""
     packages: tuple[str, ...] = ()
@@ -77,6 +80,7 @@ class SetupSpec:
     torch_backend: str = "none"
     run: tuple[str, ...] = ()
     timeout_s: int = 1800
+    preflight: str = ""
 
 
 # What a `retry` without `when` tries again: every ending that somebody saw, and a reboot. `unknown` only if named.

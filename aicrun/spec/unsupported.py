@@ -19,7 +19,6 @@ NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
     (("setup", "project"), (), "use requirements, with a line for the project itself"),
     (("setup", "venv"), (), "call its interpreter by its path in the command"),
     (("setup", "wheels"), (), "use requirements with --find-links"),
-    (("setup", "preflight"), ("none",), "remove it, or write none"),
     (("resume",), (), "let the command look for its own last checkpoint"),
     (("notify",), (), "use aicrun wait"),
     (("params",), (), "use one --set for each run, with a name of its own"),

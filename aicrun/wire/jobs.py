@@ -115,6 +115,7 @@ class JobRequest:
     UUIDs; for `queue_wait_s` the job waits in line for them (0: not at all); `priority` counts in its account only.
     `first_attempt` is above 1 when earlier jobs of the run were lost and this one goes on with their retries.
     `left_out` are machines that a person left out although they may hold another copy of the run.
+    `preflight` is empty for none, `auto` (where torch is installed), `cuda`, `rocm`, or `run:` and a command.
     """
 
     job_id: str
@@ -153,6 +154,7 @@ class JobRequest:
     first_attempt: int = 1
     card_need: CardNeed = CardNeed()
     left_out: Tuple[str, ...] = ()
+    preflight: str = ""
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
