@@ -72,6 +72,7 @@ from aicrun.spec.diagnostics import Diagnostic
 from aicrun.spec.folders import config_folder, state_folder
 from aicrun.spec.load import Loaded as Loaded
 from aicrun.spec.load import find_inventory, find_specs, load_inventory, load_run, local_inventory
+from aicrun.spec.model import Reached as Reached
 from aicrun.spec.model import RunSpec
 from aicrun.wire.codec import to_json
 from aicrun.wire.facts import Card as Card
@@ -318,6 +319,11 @@ def log(
 def environment(session: Session, found: Found) -> dict[str, str]:
     """What the job's command found in its environment, by name; empty when it never started."""
     return session.backend(found.machine).environment(found.report.job_id)
+
+
+def reached(session: Session, found: Found) -> Reached | None:
+    """Where the way to a job's machine led; None for this machine."""
+    return session.backend(found.machine).reached()
 
 
 def log_slice(

@@ -72,9 +72,11 @@ def inspect_command(screen: Screen, run: str, with_env: bool, machines: str) -> 
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         env = api.environment(session, found) if with_env else None
-    screen.out(inspect_lines(found, env))
+        reached = api.reached(session, found)
+    screen.out(inspect_lines(found, env, reached))
     if screen.json:
-        screen.document("inspect", dict(api.document_of(found), **({} if env is None else {"env": env})))
+        more = {"reached": None if reached is None else api.as_json(reached), **({} if env is None else {"env": env})}
+        screen.document("inspect", {**api.document_of(found), **more})
     return Exit.DONE
 
 

@@ -147,8 +147,7 @@ class FabricTransport:
 
     def __init__(self, name: str, route: Route, jumps: tuple[Route, ...] = ()) -> None:
         self.name = name
-        why = route.why or "it can do all that your configuration asks"
-        self.carrier = f"{route.address} by fabric ({why})"
+        self.carrier = f"{route.address} by fabric" + (f" ({route.why})" if route.why else "")
         self._place = ssh_faults.Place(name, route)
         self._jumps = jumps
         self._lock = threading.Lock()

@@ -110,7 +110,7 @@ def _no_answer(view: MachineView) -> Iterator[Rejection]:
 
 def silence(view: MachineView) -> str:
     """Why a machine gave no answer, and how it looked when it gave its last."""
-    told = words.harmless(view.why) or "no answer"
+    told = words.no_answer(view.why, view.reached)
     if view.seen is None or view.seen_age_s is None:
         return told
     return f"{told}; last seen {words.ago(view.seen_age_s)} with {words.models(view.seen.cards)}"

@@ -201,7 +201,7 @@ def _line_rows(
     holding = next((reason for reason in verdict.rejections if reason.token in ("held", "taken_by_plan")), None)
     holder, whose = _holder(holding) if holding is not None else ("", "")
     drained = next((reason.words for reason in verdict.rejections if reason.token == "drained"), "")
-    who = f"{whose} holds it" if whose else drained or "it is in use"
+    who = ", ".join(part for part in (f"{whose} holds it" if whose else "", drained) if part) or "it is in use"
     rows = [("line", f"{places_name(chosen)}: {who}; {task.wanted.spec.name} would stand in line")]
     here = [found for found in known.records.get(holder, ()) if found.view.machine.name == chosen[0].machine]
     pace = [", ".join(part for part in (records.progress(one.job), records.to_go(one)) if part) for one in here[:1]]

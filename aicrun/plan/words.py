@@ -116,6 +116,12 @@ def drained(drain: Drain) -> str:
     return f"drained by {name(drain.account)} {ago(drain.age_s)}{why}"
 
 
+def no_answer(why: str, reached: Reached | None) -> str:
+    """Why a machine gave no answer, with the address that was tried where that is known."""
+    told = harmless(why) or "no answer"
+    return told if reached is None or reached.address in told else f"{told} ({harmless(reached.address)})"
+
+
 def way_there(reached: Reached) -> str:
     """`ana@203.0.113.7:2222 by OpenSSH (proxycommand is set)`."""
     return harmless(f"{reached.address} by {carried_by(reached)}")

@@ -56,6 +56,8 @@ def test_a_run_from_the_plan_to_its_checkpoint(far: Far) -> None:
     assert not (far.project.person.home / "kept").exists()
     assert "step 1/2" in far.project.run("logs", "quick").stdout
     assert "succeeded" in far.project.run("list").stdout
+    address = f"{far.daemon.user}@127.0.0.1:{far.daemon.port}"
+    assert f'reached:\n  address: "{address}"\n  by: ' in far.project.run("inspect", "quick").stdout
     assert far.project.run("apply", "--yes").returncode == 0
     assert len((far.home / "starts").read_text().split()) == 1
 

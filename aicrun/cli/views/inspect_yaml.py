@@ -24,8 +24,10 @@ _MEASURED = (
 )
 
 
-def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> list[str]:
-    """Everything about one job; with `env` also the environment of its command."""
+def inspect_lines(
+    found: api.Found, env: Mapping[str, str] | None = None, reached: api.Reached | None = None
+) -> list[str]:
+    """Everything about one job; with `env` also the environment of its command; `reached` is the way to its machine."""
     report, standing = found.report, found.standing
     shown = [
         f"run: {styled('bold', harmless(report.run))}",
@@ -34,6 +36,9 @@ def inspect_lines(found: api.Found, env: Mapping[str, str] | None = None) -> lis
         f"owner: {{machine: {found.machine}, applied_by: {_text(report.client.user + '@' + report.client.host)}}}",
         f"spec: {{digest: {report.digest[:8]}, file: {_text(report.spec_file)}}}",
     ]
+    if reached is not None:
+        shown += ["reached:", f"  address: {_text(reached.address)}", f"  by: {reached.carrier}"]
+        shown += ["  host_keys:", *(f"    - {_text(key)}" for key in reached.host_keys)] if reached.host_keys else []
     if report.cards:
         shown.append(f"card: [{', '.join(_text(uuid) for uuid in report.cards)}]")
     shown += ["job:", f"  id: {report.job_id}"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from aicrun.cli.views.plan_page import Page, wrapped
 from aicrun.plan.model import Candidate, CardOn, Fleet, RunPlan, Sign, Verdict
 from aicrun.plan.nearest import index_ranges, later_spare
-from aicrun.plan.words import card_model, cells, count, counted, cut, gib
+from aicrun.plan.words import card_model, cells, count, counted, cut, gib, joined
 
 LINES_MOST = 18
 ROWS_MOST = {"fits": 3, "now": 4, "unknown": 1, "lasting": 4}
@@ -66,9 +66,10 @@ class Table:
         self.order = {view.machine.name: place for place, view in enumerate(fleet.machines)}
         self.chosen = frozenset(item.chosen)
         self.groups: dict[str, list[Verdict]] = {"fits": [], "now": [], "unknown": [], "lasting": []}
-        self.silent: list[str] = []
-        self.not_asked: list[str] = []
-        self.twins: list[str] = []
+        # Machines that are no rows, by the reason for it.
+        self.silent: dict[str, list[str]] = {}
+        self.not_asked: dict[str, list[str]] = {}
+        self.twins: dict[str, list[str]] = {}
         for verdict in item.verdicts:
             self._sort_in(verdict)
         self.groups["fits"].sort(key=lambda one: (one.candidate not in self.chosen, *_fit_key(one)))
@@ -95,11 +96,11 @@ class Table:
                 noun = "card" if self.is_cards else "machine"
                 self.page.add(("  ", ""), (f"{self.page.mark} {counted(rest, noun)} more", "dim"))
         if self.silent:
-            self.page.sentence("no answer: " + ", ".join(self.silent), "yellow", 2)
+            self.page.sentence("no answer: " + _with_reasons(self.silent), "yellow", 2)
         if self.not_asked:
-            self.page.sentence("not asked: " + ", ".join(self.not_asked), "dim", 2)
+            self.page.sentence("not asked: " + _with_reasons(self.not_asked), "dim", 2)
         if self.twins:
-            self.page.sentence("counted once: " + ", ".join(self.twins), "yellow", 2)
+            self.page.sentence("counted once: " + _with_reasons(self.twins), "yellow", 2)
 
     def is_folded(self) -> bool:
         """Whether some card has no row of its own."""
@@ -109,11 +110,11 @@ class Table:
         tokens = {reason.token for reason in verdict.rejections}
         words = "; ".join(reason.words for reason in verdict.rejections if reason.token in _APART)
         if "twin" in tokens:
-            self.twins.append(f"{verdict.candidate.machine} ({words})")
+            self.twins.setdefault(words, []).append(verdict.candidate.machine)
         elif tokens & _NOT_ASKED:
-            self.not_asked.append(f"{verdict.candidate.machine} ({words})")
+            self.not_asked.setdefault(words, []).append(verdict.candidate.machine)
         elif tokens & _NO_ANSWER:
-            self.silent.append(f"{verdict.candidate.machine} ({words})")
+            self.silent.setdefault(words, []).append(verdict.candidate.machine)
         elif verdict.unknown:
             self.groups["unknown"].append(verdict)
         elif verdict.fits:
@@ -215,7 +216,8 @@ class Table:
             return (long, long.replace("display, so last", "display"))
         reasons = [reason for reason in verdict.rejections if reason.lasting == verdict.lasting]
         if not verdict.lasting and any(reason.token in _EXPLAINS for reason in reasons):
-            reasons = [reason for reason in reasons if reason.token in _EXPLAINS]
+            # A drain stays when the holder is gone.
+            reasons = [reason for reason in reasons if reason.token in (*_EXPLAINS, "drained")]
         reasons.sort(key=lambda one: _STRONGEST.index(one.token) if one.token in _STRONGEST else len(_STRONGEST))
         long = "; ".join(reason.words for reason in reasons)
         return (long, long.replace("held by run ", "held by "), long.replace("held by run ", ""))
@@ -333,3 +335,8 @@ def _fit_key(verdict: Verdict) -> tuple[bool, int]:
 def _later_key(verdict: Verdict) -> int:
     spare = later_spare(verdict)
     return spare if spare is not None else 1 << 40
+
+
+def _with_reasons(machines: dict[str, list[str]]) -> str:
+    """`home and attic (down: true in machines.yaml), lab (left out by --except)`."""
+    return ", ".join(f"{joined(names)} ({words})" for words, names in machines.items())

@@ -25,11 +25,11 @@ from aicrun.plan.words import (
     key_lines,
     models,
     name,
+    no_answer,
     ordinal,
     short,
     size,
     some,
-    way_there,
 )
 
 _COLOURS = {
@@ -148,7 +148,8 @@ def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float, closely: boo
     widths = [max(map(cells, column)) for column in zip(_CARD_HEADS, *(row.columns for row in every), strict=True)]
     shown = [_card_line(_CARD_HEADS, widths) + "  held by"] if every else []
     for view in fleet.machines:
-        shown += [*_machine_lines(screen, view), *(_way_lines(screen, view) if closely else ())]
+        head, *more = _machine_lines(screen, view)
+        shown += [head, *(_way_lines(screen, view) if closely else ()), *more]
         for row in rows[view.machine.name]:
             line = _with_holder(_card_line(row.columns, widths), row.words, screen)
             shown.append(styled("green", line) if row.is_free else line)
@@ -167,10 +168,10 @@ def _way_lines(screen: Screen, view: api.MachineView) -> list[str]:
     """How an ssh entry was reached, and the key to compare with the machine's own."""
     if view.reached is None:
         return []
-    # Where it is stands in the line above, of a machine that answered.
-    way = way_there(view.reached) if view.reading is None else harmless(carried_by(view.reached))
+    # Where it is stands in the line above.
+    way = harmless(carried_by(view.reached))
     keys = key_lines(view.reached) if view.reading is not None else ()
-    rows = [("by" if view.reading is not None else "tried", way), *zip(("key", *[""] * len(keys)), keys, strict=False)]
+    rows = [("by", way), *zip(("key", *[""] * len(keys)), keys, strict=False)]
     return [cut(f"  {label:<{_NAME_LEAST - 2}}{text}", screen.width, screen.mark) for label, text in rows]
 
 
@@ -178,7 +179,7 @@ def _machine_lines(screen: Screen, view: api.MachineView) -> list[str]:
     head = f"{view.machine.name:<{_NAME_LEAST - 1}} "
     reading = view.reading
     if reading is None:
-        words = view.why if view.state in ("down", "excepted") else f"no answer: {harmless(view.why)}"
+        words = view.why if view.state in ("down", "excepted") else f"no answer: {no_answer(view.why, view.reached)}"
         words = f"is {harmless(view.why)}, counted once" if view.state == "twin" else words
         text = cut(f"{head}{words}", screen.width, screen.mark)
         shown = [text if view.state == "down" else styled("yellow", text)]

@@ -36,6 +36,7 @@ from aicrun.hosts.backend import Drained
 from aicrun.lifecycle.ending import Ending
 from aicrun.lifecycle.find import Found, Listing
 from aicrun.plan.words import cells, harmless
+from aicrun.spec.model import Reached
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import Drain
 from aicrun.wire.launched import Launched
@@ -261,12 +262,14 @@ def test_an_empty_list_says_what_to_type() -> None:
 def test_inspect_is_yaml_with_every_host_text_quoted() -> None:
     import yaml
 
-    shown = inspect_lines(on_lab(progress={"step": "4120/9000", "note": "a: {b}\n- c # d"}), {"LR": "1e-4"})
+    led = Reached("ana", "203.0.113.7", 2222, "OpenSSH", "proxycommand is set", ("ED25519 SHA256:8Yw0mJr1nq7",))
+    shown = inspect_lines(on_lab(progress={"step": "4120/9000", "note": "a: {b}\n- c # d"}), {"LR": "1e-4"}, led)
     held("inspect", shown)
     read = yaml.safe_load("\n".join(plain(line) for line in shown))
     assert read["status"] == "in progress"
     assert read["progress"]["note"] == "a: {b}\n- c # d"
     assert read["env"]["HF_TOKEN"] == "(set, not shown)"
+    assert read["reached"] == {"address": led.address, "by": "OpenSSH", "host_keys": list(led.host_keys)}
 
 
 def test_doctor() -> None:

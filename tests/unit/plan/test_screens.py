@@ -378,3 +378,13 @@ def test_notes_are_shown_from_the_chosen_machine_only() -> None:
     text = plan_screen(_common(), width=80, verbose=True, ascii=False).plain
     assert NOTES.text.splitlines()[2] in text
     assert "notes of lab" in text and "notes of gpu-box" not in text
+
+
+def test_machines_that_were_not_asked_for_one_reason_stand_together() -> None:
+    cellar = MachineView(machine("cellar", down=True), "down", why="down: true in machines.yaml")
+    out = MachineView(machine("out"), "excepted", why="by --except")
+    shown = plan_screen(
+        plan((wish(gpu_spec(20)),), fleet(lab(), cellar, out, ATTIC), Options()), width=80, verbose=False, ascii=False
+    ).plain
+    told = " ".join(shown.split())
+    assert "not asked: cellar and attic (down: true in machines.yaml), out (left out by --except)" in told
