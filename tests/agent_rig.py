@@ -55,11 +55,16 @@ class Link:
     def call(self, name: str, payload: bytes = b"", **body: Any) -> tuple[dict[str, Any], bytes]:
         """One call; raises `Refusal`."""
         assert self.process.stdin and self.process.stdout
-        calls.write_request(self.process.stdin, name, body, payload)
+        self.send(name, payload, **body)
         reply, data = calls.read_reply(self.process.stdout, self.marker)
         if "refused" in reply:
             raise Refusal(reply["refused"])
         return reply["answer"], data
+
+    def send(self, name: str, payload: bytes = b"", **body: Any) -> None:
+        """Ask, and do not wait for the answer."""
+        assert self.process.stdin
+        calls.write_request(self.process.stdin, name, body, payload)
 
     def close(self) -> int:
         """End the input and wait for the agent to leave."""

@@ -126,35 +126,113 @@ class LogWriter:
         return self._open[name]
 
 
-def read_state(folder: str) -> Optional[LogState]:
-    """The state of the log in a step's folder with `total` as it is now; None when there is no log yet.
+class LogReader:
+    """Reads a log again and again: its files are opened once, and stay open when the folder is swept meanwhile."""
 
-    A state file that is missing or torn (a full disk) counts as the standard caps and nothing beyond the head.
-    """
-    try:
-        size = os.stat(os.path.join(folder, names.LOG), follow_symlinks=False).st_size
-    except OSError:
+    def __init__(self, folder: str) -> None:
+        """The files in the step's folder need not be there yet."""
+        self._folder = folder
+        self._open: Dict[str, int] = {}
+
+    def close(self) -> None:
+        """Give the files back."""
+        for handle in self._open.values():
+            os.close(handle)
+        self._open.clear()
+
+    def state(self) -> Optional[LogState]:
+        """The state with `total` as it is now; None when there is no log yet.
+
+        A state file that is missing or torn (a full disk) counts as the standard caps and nothing beyond the head.
+        """
+        handle = self._file(names.LOG)
+        if handle < 0:
+            return None
+        size = os.fstat(handle).st_size
+        said = self._said() or LogState(Caps().head_bytes, Caps().ring_bytes)
+        # While the head fills, the file's own size is the truth and nothing else needs to be written.
+        total = max(size, said.total) if size >= said.head_bytes else size
+        return lean.replace(said, total=total, busy_until=max(total, said.busy_until))
+
+    def read(self, offset: int, limit: int) -> Tuple[bytes, int]:
+        """At most `limit` recorded bytes from `offset` on, as (bytes, offset they really begin at).
+
+        What the ring no longer has is skipped: then the second value is greater than `offset`. Empty at the end.
+        """
+        state = self.state()
+        if state is None or offset >= state.total:
+            return b"", offset
+        if offset < state.head_bytes:
+            data = self._pread(names.LOG, min(limit, state.head_bytes - offset), offset)
+            if data:
+                return data, offset
+            offset = state.head_bytes
+        return self._read_ring(max(offset, oldest(state)), limit)
+
+    def _read_ring(self, offset: int, limit: int) -> Tuple[bytes, int]:
+        state = self.state()
+        if state is None:
+            return b"", offset
+        count = min(limit, state.total - offset)
+        parts, place_at, left = [], offset, count
+        while left > 0:
+            place = (place_at - state.head_bytes) % state.ring_bytes
+            part = self._pread(names.LOG_TAIL, min(left, state.ring_bytes - place), place)
+            if not part:
+                break
+            parts.append(part)
+            place_at += len(part)
+            left -= len(part)
+        data = b"".join(parts)
+        # The writer went on meanwhile: what it has overwritten since is cut off the front.
+        after = self.state()
+        lost = max(0, oldest(after) - offset) if after is not None else 0
+        return data[lost:], offset + min(lost, len(data))
+
+    def _said(self) -> Optional[LogState]:
+        for _ in range(3):
+            raw = self._pread(names.LOG_STATE, _STATE_BYTES, 0)
+            try:
+                words = json.loads(raw.decode("ascii"))
+                if len(words) == 7 and sum(words[:6]) == words[6] and words[0] > 0 and words[1] > 0:
+                    return LogState(words[0], words[1], words[2], words[3], words[4], bool(words[5]))
+            except (ValueError, TypeError):
+                continue
         return None
-    said = _said(folder) or LogState(Caps().head_bytes, Caps().ring_bytes)
-    # While the head fills, the file's own size is the truth and nothing else needs to be written.
-    total = max(size, said.total) if size >= said.head_bytes else size
-    return lean.replace(said, total=total, busy_until=max(total, said.busy_until))
+
+    def _pread(self, name: str, count: int, offset: int) -> bytes:
+        handle = self._file(name)
+        try:
+            return os.pread(handle, count, offset) if handle >= 0 else b""
+        except OSError:
+            return b""
+
+    def _file(self, name: str) -> int:
+        if name not in self._open:
+            path = os.path.join(self._folder, name)
+            try:
+                self._open[name] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except OSError:
+                return -1
+        return self._open[name]
+
+
+def read_state(folder: str) -> Optional[LogState]:
+    """The state of the log in a step's folder, once, as `LogReader.state` gives it."""
+    reader = LogReader(folder)
+    try:
+        return reader.state()
+    finally:
+        reader.close()
 
 
 def read_bytes(folder: str, offset: int, limit: int) -> Tuple[bytes, int]:
-    """At most `limit` recorded bytes from `offset` on, as (bytes, offset they really begin at).
-
-    What the ring no longer has is skipped: then the second value is greater than `offset`. Empty at the end.
-    """
-    state = read_state(folder)
-    if state is None or offset >= state.total:
-        return b"", offset
-    if offset < state.head_bytes:
-        data = _pread(os.path.join(folder, names.LOG), min(limit, state.head_bytes - offset), offset)
-        if data:
-            return data, offset
-        offset = state.head_bytes
-    return _read_ring(folder, max(offset, oldest(state)), limit)
+    """Bytes of the log in a step's folder, once, as `LogReader.read` gives them."""
+    reader = LogReader(folder)
+    try:
+        return reader.read(offset, limit)
+    finally:
+        reader.close()
 
 
 def oldest(state: LogState) -> int:
@@ -167,40 +245,6 @@ def fallen_out(state: LogState) -> int:
     return max(0, oldest(state) - state.head_bytes)
 
 
-def _read_ring(folder: str, offset: int, limit: int) -> Tuple[bytes, int]:
-    state = read_state(folder)
-    if state is None:
-        return b"", offset
-    count = min(limit, state.total - offset)
-    path = os.path.join(folder, names.LOG_TAIL)
-    parts, place_at, left = [], offset, count
-    while left > 0:
-        place = (place_at - state.head_bytes) % state.ring_bytes
-        part = _pread(path, min(left, state.ring_bytes - place), place)
-        if not part:
-            break
-        parts.append(part)
-        place_at += len(part)
-        left -= len(part)
-    data = b"".join(parts)
-    # The writer went on meanwhile: what it has overwritten since is cut off the front.
-    after = read_state(folder)
-    lost = max(0, oldest(after) - offset) if after is not None else 0
-    return data[lost:], offset + min(lost, len(data))
-
-
-def _said(folder: str) -> Optional[LogState]:
-    for _ in range(3):
-        raw = _pread(os.path.join(folder, names.LOG_STATE), _STATE_BYTES, 0)
-        try:
-            words = json.loads(raw.decode("ascii"))
-            if len(words) == 7 and sum(words[:6]) == words[6] and words[0] > 0 and words[1] > 0:
-                return LogState(words[0], words[1], words[2], words[3], words[4], bool(words[5]))
-        except (ValueError, TypeError):
-            continue
-    return None
-
-
 def _pwrite(handle: int, data: Raw, offset: int) -> int:
     done = 0
     while done < len(data):
@@ -209,16 +253,3 @@ def _pwrite(handle: int, data: Raw, offset: int) -> int:
         except OSError:
             break
     return done
-
-
-def _pread(path: str, count: int, offset: int) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.pread(handle, count, offset)
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)

@@ -6,12 +6,13 @@ Offsets count recorded bytes; no slice ever repeats or skips one without saying 
 import os
 import re
 import time
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from aicrun.agent import bodies, decide, log_files
 from aicrun.agent.evidence import starts_of, tree_lives
 from aicrun.agent.home import Home, listed
 from aicrun.agent.launch import keeper_lives
+from aicrun.agent.log_growth import Growth, by_kernel
 from aicrun.agent.records import Unreadable, read_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.state import StepSeen
@@ -23,9 +24,9 @@ Answer = Tuple[Dict[str, Any], bytes]
 WAIT_MOST_S = 60.0
 LINES_MOST = 100000
 _WAIT_TICK_S = 0.05
-# Between two full looks only the log's own files are looked at: what a person follows is told at once, the more so the
-# shorter ago the last of it was.
-_GROWTH_TICKS_S = (0.001, 0.01)
+# Whether the step has ended is asked that often at most while its log is followed, and once more when nothing was told.
+_LOOK_S = 0.05
+_QUIET_LOOK_S = 0.5
 # A progress bar rewrites its line with carriage returns: each state is a line to whoever wants the last ones.
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -36,42 +37,127 @@ def log(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     `offset` null: the last `tail_lines` lines. `step` empty: the newest step; `attempt` 0: the newest that has the
     step, which for a setup is the first. `limit` up to
     256 KiB. An offset past the end gives an empty slice at the end. `wait_s`: until there is something or the step
-    has ended. Raises `Refused` (not_found, invalid_request).
+    has ended. {go_on: true, limit, wait_s}: where the answer before ended, up to 1 MiB.
+    Raises `Refused` (not_found, invalid_request).
     """
-    job_id, step = bodies.job_id(body), bodies.text(body, "step", "")
-    if step and step not in STEPS:
-        raise Refused("invalid_request", "there is no step %s" % step[:40], {"field": "step"})
-    limit = bodies.number(body, "limit", names.REPLY_CAP_BYTES, names.REPLY_CAP_BYTES) or names.REPLY_CAP_BYTES
-    offset = None if body.get("offset") is None else bodies.number(body, "offset", 0, 1 << 62)
-    lines = bodies.number(body, "tail_lines", names.TAIL_LINES, LINES_MOST)
-    attempt = bodies.number(body, "attempt", 0, 1 << 20)
+    cap = names.FOLLOW_CAP_BYTES if body.get("go_on") is True else names.REPLY_CAP_BYTES
+    limit = bodies.number(body, "limit", cap, cap) or cap
     deadline = time.monotonic() + bodies.seconds(body, "wait_s", 0.0, WAIT_MOST_S)
+    if body.get("go_on") is True:
+        if not _followed:
+            raise Refused("invalid_request", "no log was asked for on this connection", {"field": "go_on"})
+        return _followed[0].slice(limit, deadline)
+    job_id, wanted = bodies.job_id(body), _wanted(body, limit)
     decide.run_of(home, job_id)
     if not os.path.isdir(home.job_dir(job_id)):
         raise Refused(
             "not_found", "the log of job %s is gone: its private files were swept or lost" % job_id, {"job": job_id}
         )
-    tick_s = _GROWTH_TICKS_S[0]
-    while True:
-        found = _slice(home, job_id, _Wanted(step, attempt, offset, limit, lines))
-        if found[1] or found[0]["ended"] or time.monotonic() >= deadline:
-            return found
-        if found[0]["step"]:
-            tick_s = _until_grown(home.step_dir(job_id, found[0]["attempt"], found[0]["step"]), found[0], tick_s)
-        else:
+    found = _slice(home, job_id, wanted)
+    while not (found[1] or found[0]["ended"] or found[0]["step"]) and time.monotonic() < deadline:
+        time.sleep(_WAIT_TICK_S)
+        found = _slice(home, job_id, wanted)
+    if found[0]["step"]:
+        _follow(_Followed(home, job_id, found[0]))
+        if not found[1] and not found[0]["ended"]:
+            return _followed[0].slice(limit, deadline)
+    return found
+
+
+def _follow(followed: "_Followed") -> None:
+    for before in _followed:
+        before.close()
+    _followed[:] = [followed]
+
+
+class _Followed:
+    """Where the reader of this connection stands in the log of a step that has begun."""
+
+    def __init__(self, home: Home, job_id: str, told: Dict[str, Any]) -> None:
+        self._home = home
+        self._where = (job_id, told["attempt"], told["step"])
+        self._offset = told["next_offset"]
+        self._folder = home.step_dir(*self._where)
+        self._reader = log_files.LogReader(self._folder)
+        self._growth: Optional[Growth] = None
+        self._looked_at = 0.0
+        # Whether anything has happened since it was asked whether the step has ended.
+        self._is_looked = False
+
+    def close(self) -> None:
+        """Give the files back."""
+        self._reader.close()
+        if self._growth is not None:
+            self._growth.close()
+
+    def slice(self, limit: int, deadline: float) -> Answer:
+        """What follows, once there is something; an empty slice at the deadline, and when the step has ended."""
+        ended = False
+        while True:
+            state = self._reader.state()
+            if state is not None and state.total > self._offset:
+                data, at = self._reader.read(self._offset, limit)
+                if data:
+                    return self._grown(state, at, data)
+            if ended or time.monotonic() >= deadline:
+                return self._answer(state, self._offset, b"", ended)
+            ended = self._has_ended()
+            if not ended:
+                self._wait(state, deadline)
+
+    def _has_ended(self) -> bool:
+        # Asked before the bytes are looked at again: what is ended then has no byte that comes later.
+        if time.monotonic() < self._look_at():
+            return False
+        self._looked_at, self._is_looked = time.monotonic(), True
+        return _has_ended(self._home, *self._where)
+
+    def _look_at(self) -> float:
+        told = self._growth is not None and self._growth.is_told
+        return self._looked_at + (_QUIET_LOOK_S if told and self._is_looked else _LOOK_S)
+
+    def _wait(self, state: Optional[log_files.LogState], deadline: float) -> None:
+        if state is None:
             time.sleep(_WAIT_TICK_S)
+        elif self._growth is None:
+            # What came before it was made is found by another look.
+            self._growth = Growth(self._folder, by_kernel)
+        elif self._growth.wait(min(deadline, self._look_at()) - time.monotonic()):
+            self._is_looked = False
+
+    def _grown(self, state: log_files.LogState, at: int, data: bytes) -> Answer:
+        self._is_looked = False
+        if self._growth is not None:
+            self._growth.grew()
+        return self._answer(state, at, data, False)
+
+    def _answer(self, state: Optional[log_files.LogState], at: int, data: bytes, ended: bool) -> Answer:
+        gap, self._offset = at - self._offset, at + len(data)
+        answer = {
+            "offset": at,
+            "next_offset": self._offset,
+            # What cannot be read after the end never will be.
+            "eof": ended or state is None or self._offset >= state.total,
+            "ended": ended,
+            "dropped_bytes": state.dropped + log_files.fallen_out(state) if state is not None else 0,
+            "gap_bytes": gap,
+            "step": self._where[2],
+            "attempt": self._where[1],
+        }
+        return answer, data
 
 
-def _until_grown(folder: str, told: Dict[str, Any], tick_s: float) -> float:
-    """Wait until the log is longer than was told, at most one tick of the full look; the next tick of this one."""
-    look_again = time.monotonic() + _WAIT_TICK_S
-    while time.monotonic() < look_again:
-        time.sleep(tick_s)
-        tick_s = min(tick_s * 1.5, _GROWTH_TICKS_S[1])
-        state = log_files.read_state(folder)
-        if state is not None and state.total > told["next_offset"]:
-            break
-    return tick_s
+# The log that this connection asked for last.
+_followed: List[_Followed] = []
+
+
+def _wanted(body: Dict[str, Any], limit: int) -> "_Wanted":
+    step = bodies.text(body, "step", "")
+    if step and step not in STEPS:
+        raise Refused("invalid_request", "there is no step %s" % step[:40], {"field": "step"})
+    offset = None if body.get("offset") is None else bodies.number(body, "offset", 0, 1 << 62)
+    lines = bodies.number(body, "tail_lines", names.TAIL_LINES, LINES_MOST)
+    return _Wanted(step, bodies.number(body, "attempt", 0, 1 << 20), offset, limit, lines)
 
 
 class _Wanted:

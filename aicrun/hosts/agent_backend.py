@@ -6,6 +6,7 @@ nobody up.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -21,15 +22,14 @@ from aicrun.spec.model import Reached
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import Drain, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
-from aicrun.wire.names import REPLY_CAP_BYTES
+from aicrun.wire.names import FOLLOW_CAP_BYTES, REPLY_CAP_BYTES
 
 T = TypeVar("T")
 
 # A content of the source may be large and the host's disk slow; bytes arriving is no answer yet.
 PUT_DEADLINE_S = 600.0
 FOLLOW_WAIT_S = 10.0
-# Of what a log is ahead by: slices of 256 KiB that are fetched at once, and how many of them are on their way.
-BACKLOG_SLICES = 16
+# Slices of a followed log, 1 MiB at most, that are asked for before the first of them has come.
 SLICES_AHEAD = 4
 # A driver that hangs is asked three times over: by the login, by a run's launcher, by a bare environment.
 DOCTOR_DEADLINE_S = 120.0
@@ -127,34 +127,26 @@ class AgentBackend:
         """
         link = AgentLink(self._transport, self._bundle)
         try:
-            while True:
-                body = _log_body(job_id, step, offset, REPLY_CAP_BYTES, 0, attempt)
-                for found, has_ended in self._grown(link, body):
-                    # Stay with the step and attempt that was met first: a retry is followed by whoever wants it.
-                    step, attempt, offset = found.step or step, found.attempt, found.next_offset
-                    if has_ended and found.eof and not found.data:
-                        return
+            for found, has_ended in self._told(link, _log_body(job_id, step, offset, REPLY_CAP_BYTES, 0, attempt)):
+                if found.data or not has_ended:
                     yield found
-                    if has_ended and found.eof:
-                        return
+                if has_ended and found.eof:
+                    return
         finally:
             link.close()
 
-    def _grown(self, link: AgentLink, body: dict[str, Any]) -> Iterator[tuple[LogSlice, bool]]:
-        """What is new, once there is something; of a long backlog so much at once that no answer is waited for."""
-        found, has_ended = self._slice(*link.call("log", dict(body, wait_s=FOLLOW_WAIT_S)))
-        yield found, has_ended
-        if found.eof or len(found.data) < REPLY_CAP_BYTES:
-            return
-        begin, body = found.next_offset, dict(body, step=found.step, attempt=found.attempt)
-        asks = [(dict(body, offset=begin + number * REPLY_CAP_BYTES), b"") for number in range(BACKLOG_SLICES)]
-        for answer, data in list(link.answers_ahead("log", asks, SLICES_AHEAD)):
-            then, has_ended = self._slice(answer, data)
-            if then.offset - then.gap_bytes != begin or not then.data:
-                # The log did not go on as was guessed: the next question begins where this one left off.
-                return
-            yield then, has_ended
-            begin = then.next_offset
+    def _told(self, link: AgentLink, body: dict[str, Any]) -> Iterator[tuple[LogSlice, bool]]:
+        """Slice after slice, for ever; so many are asked for beforehand that no answer waits for its question."""
+        step = ""
+        while not step:
+            found, has_ended = self._slice(*link.call("log", dict(body, wait_s=FOLLOW_WAIT_S)))
+            # Where nothing has begun the question stays; else it is that step and attempt to the end: a retry is
+            # followed by whoever wants it.
+            step = found.step
+            yield found, has_ended
+        on = {"go_on": True, "limit": FOLLOW_CAP_BYTES, "wait_s": FOLLOW_WAIT_S}
+        for answer, data in link.answers_ahead("log", itertools.repeat((on, b"")), SLICES_AHEAD):
+            yield self._slice(answer, data)
 
     def stop(self, job_id: str, by: str, grace_s: int | None) -> JobReport:
         """Ask a job to end; the intent is recorded when this returns."""

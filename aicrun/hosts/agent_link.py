@@ -5,6 +5,7 @@ It must not know what a call means. After a fault the next call opens a new conn
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 import threading
@@ -136,15 +137,17 @@ class AgentLink:
                 waiting += 1
                 if waiting > ahead:
                     yield self._next(channel, watch)
+                    watch.restart()
                     waiting -= 1
             for _ in range(waiting):
                 yield self._next(channel, watch)
+                watch.restart()
 
     def _next(self, channel: Channel, watch: Watch) -> tuple[Any, bytes]:
         reply, payload = read_reply(channel.stdout, self._marker)
-        answer = self._unwrapped(reply)
-        watch.restart()
-        return answer, payload
+        # How long the caller takes with it is not the machine's fault.
+        watch.hold()
+        return self._unwrapped(reply), payload
 
     def close(self) -> None:
         """End the connection; the agent sees the end of its input and goes. A call that still waits is cut off.
@@ -294,6 +297,10 @@ class Watch:
         """Begin to count anew."""
         self._heard_at = time.monotonic()
 
+    def hold(self) -> None:
+        """Do not count until `restart`."""
+        self._heard_at = math.inf
+
     def cancel(self) -> None:
         """Count no more."""
         self._timer.cancel()
@@ -305,7 +312,7 @@ class Watch:
         return timer
 
     def _look(self) -> None:
-        left = self._heard_at + self.deadline_s - time.monotonic()
+        left = min(self._heard_at + self.deadline_s - time.monotonic(), self.deadline_s)
         if left > 0:
             self._timer = self._started(left)
         else:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -241,6 +242,41 @@ def test_a_follower_waits_and_is_told_the_end(rig: Rig) -> None:
         assert (data, answer["ended"]) == (b"", True)
         with pytest.raises(Refusal, match="no step nonsense"):
             link.call("log", job_id=job, step="nonsense", offset=0)
+
+
+def test_a_follower_goes_on_where_it_was_and_asks_ahead(rig: Rig) -> None:
+    caps = {"AICRUN_TEST_LOG_CAP": str(MIB), "AICRUN_TEST_LOG_TAIL": str(MIB // 4)}
+    slow = "; while [ ! -e go ]; do sleep 0.05; done; echo went; exit 7"
+    job = rig.start("ahead-run", lines(rig, 300_000) + slow, env=caps)
+    with rig.link() as link:
+        with pytest.raises(Refusal, match="no log was asked for"):
+            link.call("log", go_on=True)
+        answer, data = link.call("log", job_id=job, step="command", offset=0, wait_s=20)
+        at, got, gaps = answer["next_offset"], len(data), answer["gap_bytes"]
+        while at < 3_000_000:
+            answer, data = link.call("log", go_on=True, limit=70_000, wait_s=20)
+            assert answer["offset"] == at + answer["gap_bytes"]
+            first = -answer["offset"] % 10
+            assert data[first : first + 10] == b"%09d\n" % ((answer["offset"] + first) // 10)
+            at, got, gaps = answer["next_offset"], got + len(data), gaps + answer["gap_bytes"]
+        assert got + gaps == 3_000_000
+        answer, data = link.call("log", go_on=True, wait_s=0.2)
+        assert (data, answer["eof"], answer["ended"]) == (b"", True, False)
+        (rig.home / "work/ahead-run/go").touch()
+        assert link.call("log", go_on=True, wait_s=20)[1] == b"went\n"
+        answer, data = link.call("log", go_on=True, wait_s=20)
+        assert (data, answer["eof"], answer["ended"]) == (b"", True, True)
+
+
+def test_an_agent_whose_client_left_does_not_wait_for_the_log_to_grow(rig: Rig) -> None:
+    job = rig.start("left-run", "sleep 600")
+    with rig.link() as link:
+        answer, _ = link.call("log", job_id=job, step="command", offset=0, wait_s=0.1)
+        assert answer["step"] == "command"
+        link.send("log", go_on=True, wait_s=60)
+        began = time.monotonic()
+    assert time.monotonic() - began < 30
+    rig.call("stop", job_id=job, by="ana@laptop", grace_s=0)
 
 
 def fill(path: Path) -> None:
