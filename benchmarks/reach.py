@@ -22,9 +22,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent.parent / "tests")]
 
+from far import Far  # noqa: E402
 from reach_jobs import Jobs, follow_table, split_table, until  # noqa: E402
-from ssh.relay import Relay  # noqa: E402  the rig of the tests
-from ssh_rig import Sshd  # noqa: E402
+from ssh_rig import Sshd  # noqa: E402  the rig of the tests
 
 from aicrun.hosts.agent_backend import AgentBackend  # noqa: E402
 from aicrun.hosts.local import LocalTransport  # noqa: E402
@@ -151,7 +151,7 @@ class Bench:
         """Slopes over two delays: what a connection and a request cost in round trips."""
         found: dict[str, list[float]] = {"connect and first answer": [], "request": []}
         for delay_s in (0.05, 0.10):
-            relay = Relay(self.daemon.port, delay_s=delay_s)
+            relay = Far(self.daemon.port, delay_s)
             text = Path(self.config).read_text().replace(f"Port {self.daemon.port}", f"Port {relay.port}")
             Path(self.config).with_name("slow").write_text(text)
             known = self.daemon.folder / "known_hosts"
@@ -161,10 +161,10 @@ class Bench:
             os.environ[VARIABLE] = str(Path(self.config).with_name("slow"))
             backend = AgentBackend(FabricTransport("box", ask(Target("box"))))
             began = time.perf_counter()
-            backend.missing("", b"", ())
+            backend.look("nobody")
             found["connect and first answer"].append(time.perf_counter() - began)
             began = time.perf_counter()
-            backend.missing("", b"", ())
+            backend.look("nobody")
             found["request"].append(time.perf_counter() - began)
             backend.close()
             relay.close()

@@ -14,6 +14,7 @@ from support import until
 from aicrun.errors import AgentBroken, HostRefused, HostUnreachable
 from aicrun.hosts.agent_link import AgentLink
 from aicrun.hosts.bundle import build
+from aicrun.hosts.local import LocalTransport
 from aicrun.hosts.piped import PipedChannel
 
 # Reads as an agent does; `say` writes a reply behind the marker. What follows is the behaviour under test.
@@ -189,3 +190,38 @@ open({str(seen)!r}, "w").write("all")
         reached.call_each("store_put", (({}, b"x" * 5000) for _ in range(200)))
     reached.close()
     assert seen.read_text() == "all"
+
+
+def test_what_changes_nothing_is_asked_with_the_first_words_and_nothing_else_is() -> None:
+    along = 'first = ask(); say(greet); say({"answer": first["call"]}); ask()'
+    reached, program = link(along)
+    assert reached.call("jobs", {})[0] == "jobs"
+    reached.close()
+    alone = """
+import os
+os.set_blocking(0, False)
+time.sleep(0.3)
+early = bool(source.peek(1))
+os.set_blocking(0, True)
+say(greet); call = ask()["call"]; say({"answer": [call, early]}); ask()
+"""
+    reached, program = link(alone)
+    assert reached.call("reserve", {})[0] == ["reserve", False]
+    reached.close()
+    assert program.opened == 1
+
+
+def test_a_question_that_met_no_agent_is_asked_again_with_the_archive(tmp_path: Path) -> None:
+    opened = []
+
+    class Counting(LocalTransport):
+        def open(self, argv: tuple[str, ...]) -> PipedChannel:
+            opened.append(argv)
+            return super().open(argv)
+
+    reached = AgentLink(Counting("here", {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}), build())
+    for _ in range(2):
+        answer, _ = reached.call("look", {"run": "a-run"})
+        assert answer == {"reports": [], "unreadable": []}
+    assert len(opened) == 2
+    reached.close()
