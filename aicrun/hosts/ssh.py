@@ -162,7 +162,11 @@ class FabricTransport:
         connection = self._connection
         if connection is None or connection.transport is None:
             return self._place.route.reached()
-        key = connection.transport.get_remote_server_key()
+        try:
+            key = connection.transport.get_remote_server_key()
+        except paramiko.SSHException:
+            # The connection has ended meanwhile.
+            return self._place.route.reached()
         return self._place.route.reached((KnownKey(key.get_name(), key.asbytes()).shown,))
 
     def open(self, argv: tuple[str, ...]) -> FabricChannel:
