@@ -324,6 +324,14 @@ AIC-E681 cards cannot be leased yet
 AIC-E682 this upload target is not supported yet
   This version writes to file: targets.
   | checkpoints: {upload: {to: "file:~/kept/"}}
+AIC-E683 the lock cannot be used
+  setup.lock takes a uv.lock whose packages all come from an index, an address or git. Packages of your own disk, the
+  members of a workspace say, need the source: setup.project installs them, as far as they lie below it.
+  | setup: {project: true}
+AIC-E684 the lock is missing
+  setup.lock names, and setup.project reads, a uv.lock with pyproject.toml beside it, and one of them is not in the
+  source. What git ignores is not sent, so it is missing too.
+  | uv lock
 """
 
 

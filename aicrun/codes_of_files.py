@@ -122,6 +122,9 @@ AIC-E132 a value that is not safe inside a command
   A placeholder in a text command is put in as it is, so its value may only hold letters, digits and _@%+=:,./- .
   Every placeholder is also a variable of the job's environment, which the shell quotes properly.
   | command: python train.py --title "$AICRUN_PARAM_TITLE"
+AIC-E133 a field that needs another
+  The field says how something else of the spec is done, and that is not there.
+  | setup: {requirements: requirements.txt, wheels: /data/wheels}
 AIC-E140 what looks like a secret
   Specs are reviewed and shared, so a token in one is a token lost. Name it under secrets; its value comes from your
   environment, travels on standard input and is never printed. A key whose name sounds secret but whose value is not

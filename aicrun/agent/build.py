@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple
+from typing import IO, TYPE_CHECKING, Callable, Dict, Optional, Sequence, Tuple
 
-from aicrun.agent import later, store
+from aicrun.agent import hooks, later, store
 from aicrun.agent.environment import OTHER_SYSTEM_PATH, SYSTEM_PATH
 from aicrun.agent.home import Home
 from aicrun.agent.machine import libc, program
@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     import hashlib
     import shutil
     import subprocess
+    import threading
 else:
     hashlib, shutil, subprocess = later.module("hashlib"), later.module("shutil"), later.module("subprocess")
+    threading = later.module("threading")
 
 MARK = "complete"
+# How much of what a program said last is looked at, and how long its end is waited for when it is gone.
+LAST_BYTES = 16384
+LISTEN_S = 5.0
 
 # Where Debian, Fedora, SUSE and Alpine keep the authorities this host trusts.
 CA_BUNDLES = (
@@ -64,8 +69,18 @@ class Workshop:
             raise SetupFailed("setup.timeout passed (%d s) while %s" % (self.timeout_s, doing))
         return left
 
-    def run(self, argv: Sequence[str], cwd: str, doing: str, env: Optional[Dict[str, str]] = None) -> None:
-        """Run `argv` to its end; raises `SetupFailed` for any end but exit code 0. On timeout its group is ended."""
+    def run(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        doing: str,
+        env: Optional[Dict[str, str]] = None,
+        way_out: Optional[Callable[[str], str]] = None,
+    ) -> None:
+        """Run `argv` to its end; raises `SetupFailed` for any end but exit code 0. On timeout its group is ended.
+
+        `way_out` makes of the last words of a program that failed what a person may do; it stands behind the cause.
+        """
         left = self.left_s(doing)
         try:
             child = subprocess.Popen(
@@ -73,11 +88,14 @@ class Workshop:
                 cwd=cwd,
                 env=env or self.env,
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if way_out else None,
+                stderr=subprocess.STDOUT if way_out else None,
                 pass_fds=self.held,
                 preexec_fn=os.setpgrp,
             )
         except OSError as error:
             raise SetupFailed("%s: %s cannot be started: %s" % (doing, argv[0], error.strerror)) from error
+        said = Listener(child.stdout)
         try:
             code = child.wait(left)
         except subprocess.TimeoutExpired:
@@ -85,10 +103,43 @@ class Workshop:
             child.wait()
             self.left_s(doing)
             raise
-        if code < 0:
-            raise SetupFailed("%s: ended by signal %d; what it said stands above" % (doing, -code))
-        if code > 0:
-            raise SetupFailed("%s: exit code %d; what it said stands above" % (doing, code))
+        ended = "ended by signal %d" % -code if code < 0 else "exit code %d" % code
+        last = said.last_words()
+        if code != 0:
+            help_ = way_out(last) if way_out else ""
+            raise SetupFailed("%s: %s; what it said stands above%s" % (doing, ended, help_ and "; " + help_))
+
+
+class Listener:
+    """Passes on what a program prints and keeps its last words; without a stream there are none."""
+
+    def __init__(self, stream: Optional[IO[bytes]]) -> None:
+        self._stream = stream
+        self._last = b""
+        self._thread = threading.Thread(target=self._listen, daemon=True) if stream else None
+        if self._thread:
+            self._thread.start()
+
+    def last_words(self) -> str:
+        """The end of what was said, once the program is gone; one that stays behind in its place is not waited for."""
+        if self._thread:
+            self._thread.join(LISTEN_S)
+        return self._last.decode("utf-8", "replace")
+
+    def _listen(self) -> None:
+        handle = self._stream.fileno() if self._stream else -1
+        while True:
+            said = os.read(handle, 65536)
+            if not said:
+                return
+            self._last = (self._last + said)[-LAST_BYTES:]
+            try:
+                while said:
+                    said = said[os.write(1, said) :]
+            except OSError:
+                # Nobody listens to us any more, so nobody shall wait for the program to be heard.
+                os.close(handle)
+                return
 
 
 def is_complete(path: str, key: str) -> bool:
@@ -116,10 +167,10 @@ def find_uv(home: Home, account_home: str, extra: Sequence[str] = ()) -> str:
     return program("uv", [*extra, *own, *SYSTEM_PATH, *OTHER_SYSTEM_PATH]) or _pushed_uv(home)
 
 
-def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str) -> bool:
+def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str, tree: str) -> bool:
     """Make sure the environment of `setup` stands; True when it was built now. Raises `SetupFailed`.
 
-    `scratch` is a private folder for the requirements file.
+    `scratch` is a private folder for the files that uv reads; `tree` is the job's, where the project of it lies.
     """
     if is_complete(setup.path, setup.key):
         return False
@@ -137,37 +188,35 @@ def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str) -> bool:
             raise SetupFailed("there is no uv on this host, and none was sent; apply again, or install uv here")
         _discard_half_built(setup, shop)
         shop.held = (handle,)
-        _build(setup, uv, shop, scratch)
+        _build(setup, uv, shop, (scratch, tree))
     finally:
         shop.held = ()
         os.close(handle)
     return True
 
 
-def _build(setup: Setup, uv: str, shop: Workshop, scratch: str) -> None:
+def _build(setup: Setup, uv: str, shop: Workshop, folders: Tuple[str, str]) -> None:
+    # Imported here: most jobs have their environment already, or need none.
+    from aicrun.agent import installs
+
     folder = os.path.dirname(setup.path)
     env = dict(shop.env, UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1")
     env.pop("VIRTUAL_ENV", None)
     if any(os.path.exists(path) for path in CA_BUNDLES):
         # uv brings authorities of its own; an index behind a company's answers only to those of the host.
         env.setdefault("UV_SYSTEM_CERTS", "1")
+    env = installs.environment_of(setup, env)
     shop.say("making the environment %s with python %s" % (setup.path, setup.python_version))
     # From a folder without a project, so that uv reads no pyproject.toml of anybody's tree.
     venv = (uv, "venv", "--no-project", "--python", setup.python, setup.path)
     shop.run(venv, folder, "making the environment", env)
-    wanted = list(setup.packages)
-    if setup.requirements:
-        path = os.path.join(scratch, "requirements.txt")
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as stream:
-            stream.write(setup.requirements)
-        wanted += ["--requirement", path]
-    if wanted:
-        install = [uv, "pip", "install", "--python", os.path.join(setup.path, "bin", "python")]
-        if setup.torch_backend not in ("", "none"):
-            install += ["--torch-backend", setup.torch_backend]
-        shop.say("installing %s" % (setup.requirements_name or "packages"))
-        shop.run(install + wanted, folder, "installing the packages", env)
+    hooks.reached("setup.made")
+    for install in installs.installs(setup, uv, *folders):
+        shop.say(install.words)
+        shop.run(install.argv, install.folder or folder, install.doing, env, lambda said: installs.way_out(setup, said))
+        hooks.reached("setup.installed")
     _mark(setup)
+    hooks.reached("setup.marked")
 
 
 def _mark(setup: Setup) -> None:

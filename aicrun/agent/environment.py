@@ -55,7 +55,7 @@ def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, 
     found = dict(kept(login), **_account(login))
     found["PATH"] = os.pathsep.join(search_path(request, found["HOME"]))
     found.update(LANG="C.UTF-8", TMPDIR=_folder(login.get("TMPDIR", "")) or "/tmp", PYTHONUNBUFFERED="1")  # noqa: S108
-    if request.setup.key:
+    if request.setup.path:
         found["VIRTUAL_ENV"] = request.setup.path
     found.update(_ours(request, attempt, found["HOME"]))
     found.update(request.env)
@@ -76,7 +76,7 @@ def login_environment(path: Tuple[str, ...], login: Mapping[str, str]) -> Dict[s
 def search_path(request: JobRequest, account_home: str) -> List[str]:
     """The folders of PATH in order: environment, the machine's own, the account's, CUDA's, the system's."""
     folders: List[str] = []
-    if request.setup.key:
+    if request.setup.path:
         folders.append(os.path.join(request.setup.path, "bin"))
     folders += [_expanded(folder, account_home) for folder in request.path]
     return folders + _usual_path(account_home)

@@ -35,8 +35,9 @@ def main(job_folder: str) -> int:
 
 
 def is_ready(request: JobRequest) -> bool:
-    """True when no environment has to be built for this job."""
-    return not request.setup.key or build.is_complete(request.setup.path, request.setup.key)
+    """True when no environment has to be built, or tried, for this job."""
+    setup = request.setup
+    return not setup.path or (bool(setup.key) and build.is_complete(setup.path, setup.key))
 
 
 def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
@@ -55,15 +56,24 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     built, uv = False, ""
     if request.setup.key:
         uv = build.find_uv(home, env["HOME"], request.path)
-        built = build.ensure(request.setup, uv, shop, job_folder)
+        built = build.ensure(request.setup, uv, shop, job_folder, tree)
         if not built:
             shop.say("the environment %s is ready" % request.setup.path)
+    elif request.setup.path:
+        _try(request.setup.path, shop)
     if is_first:
         _run_commands(request, tree, shop)
     took_s = round(time.monotonic() - began, 3)
     result = {"schema": SCHEMA, "tree": tree, "env": request.setup.path, "built": built, "uv": uv, "took_s": took_s}
     write_record(result_path, result)
     return result
+
+
+def _try(path: str, shop: build.Workshop) -> None:
+    """See that the python of an environment that is used as it is runs; nothing in it is changed."""
+    python = os.path.join(path, "bin", "python")
+    shop.say("using the environment %s as it is" % path)
+    shop.run((python, "-I", "-S", "-c", ""), "/", "trying %s of setup.venv" % python)
 
 
 def _run_commands(request: JobRequest, tree: str, shop: build.Workshop) -> None:

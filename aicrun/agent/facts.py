@@ -43,7 +43,7 @@ def measure(home: Home, request: JobRequest, report: JobReport) -> Dict[str, Any
         "cards": list(report.cards),
         "env_key": request.setup.key,
         "python": request.setup.python_version,
-        "torch": installed(request.setup.path, "torch") if request.setup.key else "",
+        "torch": installed(request.setup.path, "torch") if request.setup.path else "",
         "upload": _upload(report),
     }
     found.update(telemetry.facts_of(home.job_dir(request.job_id)))

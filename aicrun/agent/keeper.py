@@ -313,7 +313,7 @@ class Keeper:
         try:
             program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
             if step == "setup" and not request.setup.run:
-                program = lean.replace(program, here=self._set_up, is_alone=not request.setup.key)
+                program = lean.replace(program, here=self._set_up, is_alone=not request.setup.path)
             if step in ON_CARDS:
                 more = self._cards.seen.variable() if program.is_own else {}
                 program = lean.replace(program, env=dict(program.env, **self._cards.env, **more))

@@ -1,13 +1,25 @@
-"""Where the first word of a command would be found on this host, before there is a job. It must not run anything."""
+"""What a run names of this host and a plan must know before there is a job: programs, and folders of wheels.
+
+It must not run anything, nor read what is in a file.
+"""
 
 import os
-from typing import Any, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
 
+from aicrun.agent import later
 from aicrun.agent.environment import login_environment
-from aicrun.wire.facts import Program
+from aicrun.wire.facts import Program, WheelFolder
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = later.module("hashlib")
 
 PROGRAMS_MOST = 100
+FOLDERS_MOST = 20
 ENVIRONMENTS_MOST = 200
+# What uv takes from a folder of wheels.
+ARCHIVES = (".whl", ".zip", ".tar.gz")
 
 
 def programs(asked: Any, machine_path: Sequence[Any], home_folder: str, envs: Tuple[str, List[str]]) -> List[Program]:
@@ -24,6 +36,22 @@ def programs(asked: Any, machine_path: Sequence[Any], home_folder: str, envs: Tu
         bins = [(key, os.path.join(folder, key, "bin")) for key in keys[:ENVIRONMENTS_MOST]]
         having = tuple(key for key, place in bins if os.sep not in word and _is_program(os.path.join(place, word)))
         found.append(Program(word, path, _place(word, searched, home_folder), searched, having))
+    return found
+
+
+def wheel_folders(asked: Any, home_folder: str) -> List[WheelFolder]:
+    """One answer for each folder of `asked` (may begin with `~/`); one that cannot be listed has no listing."""
+    found = []
+    for path in [str(path) for path in asked or ()][:FOLDERS_MOST]:
+        place = home_folder + path[1:] if path.startswith("~/") else path
+        try:
+            with os.scandir(place) as entries:
+                listed = sorted((one.name, one.stat().st_size) for one in entries if one.name.endswith(ARCHIVES))
+        except OSError:
+            found.append(WheelFolder(path))
+            continue
+        text = "".join("%s %d\n" % one for one in listed)
+        found.append(WheelFolder(path, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(), len(listed)))
     return found
 
 

@@ -33,7 +33,8 @@ def survey(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, 
     reading = _reading(home, runs, paths, data, question.get("cards") is not False)
     envs = (envs_folder(data, reading.home), list(reading.envs_ready))
     found = lookup.programs(question.get("programs"), question.get("path") or (), reading.home, envs)
-    return {"reading": to_json(lean.replace(reading, programs=tuple(found)))}, b""
+    folders = lookup.wheel_folders(question.get("wheels"), reading.home)
+    return {"reading": to_json(lean.replace(reading, programs=tuple(found), wheels=tuple(folders)))}, b""
 
 
 def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_cards: bool) -> HostReading:

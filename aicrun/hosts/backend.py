@@ -22,7 +22,7 @@ class Question:
     `runs`: names whose records and measured facts are wanted; `paths`: volumes to look at (may begin with `~`);
     `data`: the machine's data volume (may be empty), below which built environments are looked for.
     `programs`: first words of commands, each with the PATH that its job sets itself (empty: the usual one, which
-    begins with `path`, the machine's own folders).
+    begins with `path`, the machine's own folders). `wheels`: folders of wheels (may begin with `~`).
     """
 
     runs: tuple[str, ...] = ()
@@ -31,6 +31,7 @@ class Question:
     cards: bool = True
     path: tuple[str, ...] = ()
     programs: tuple[tuple[str, str], ...] = ()
+    wheels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

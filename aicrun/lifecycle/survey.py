@@ -14,7 +14,7 @@ from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts.backend import Backend, Question
 from aicrun.lifecycle.events import Waiting
 from aicrun.lifecycle.session import Session
-from aicrun.plan.ask import paths_to_ask
+from aicrun.plan.ask import interpreters_to_ask, paths_to_ask, wheels_to_ask
 from aicrun.plan.first_word import programs_to_ask
 from aicrun.plan.model import Fleet, MachineView
 from aicrun.plan.twins import counted_once
@@ -112,8 +112,9 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
     def ask(backend: Backend, machine: Machine) -> HostReading:
         paths = paths_to_ask(specs, machine) or (machine.data or "~",)
         try:
-            programs = programs_to_ask(specs, machine)
-            return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs))
+            programs = (*programs_to_ask(specs, machine), *interpreters_to_ask(specs, machine))
+            wheels = wheels_to_ask(specs, machine)
+            return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, wheels))
         finally:
             # Also of one that gave no answer; a configuration that cannot be read was told by the survey.
             with contextlib.suppress(AicrunError):

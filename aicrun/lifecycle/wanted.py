@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.snapshot import Snapshot, take
+from aicrun.plan.environment import files_read
+from aicrun.plan.locks import requires_python
 from aicrun.plan.model import Wanted
 from aicrun.plan.secret_sources import secret_sources
 from aicrun.spec.model import RunSpec
@@ -26,18 +30,31 @@ def gathered(session: Session, specs: tuple[RunSpec, ...]) -> tuple[tuple[Wanted
 
 
 def _wanted(session: Session, spec: RunSpec, taken: Snapshot | None) -> Wanted:
+    top = spec.source.path if spec.source is not None else spec.folder
+    sent = {entry.path for entry in taken.entries} if taken is not None else set()
     files = {}
-    if spec.setup is not None and spec.setup.requirements:
-        top = spec.source.path if spec.source is not None else spec.folder
-        path = os.path.join(top, spec.setup.requirements)
-        # A missing file is the plan's to refuse: it knows whether this run would need it at all.
+    for name in files_read(spec.setup):
+        # A missing file is the plan's to refuse: it knows whether this run would need it at all. The project is
+        # installed from the tree, so what is not sent is missing there.
+        if spec.setup is not None and spec.setup.project and name not in sent:
+            continue
+        path = os.path.join(top, name)
         with contextlib.suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as stream:
-            files[spec.setup.requirements] = stream.read()
+            files[name] = stream.read()
     return Wanted(
-        spec,
+        _for_its_python(spec, files),
         taken.source if taken is not None else None,
         files,
         taken.largest if taken is not None else (),
         session.ledger.machines_of(spec.name),
         session.secrets.unset(secret_sources(spec.execution, spec.supervision)),
     )
+
+
+def _for_its_python(spec: RunSpec, files: Mapping[str, str]) -> RunSpec:
+    """The spec with the Pythons that its lock was made for, where it asks for none itself."""
+    setup = spec.setup
+    if setup is None or setup.python or not (setup.lock or setup.project):
+        return spec
+    ranges = [found for text in files.values() if (found := requires_python(text))]
+    return replace(spec, setup=replace(setup, python=ranges[0])) if ranges else spec

@@ -12,7 +12,7 @@ from aicrun.plan import twins, words
 from aicrun.plan.environment import chosen_python, has_environment
 from aicrun.plan.model import MachineView, Rejection
 from aicrun.plan.placeholders import names_in
-from aicrun.plan.places import absolute, volume_here, volumes, workspace_volume
+from aicrun.plan.places import absolute, as_asked, volume_here, volumes, workspace_volume
 from aicrun.spec.model import Machine, RunSpec
 from aicrun.wire.facts import Disk, HostReading
 
@@ -39,7 +39,8 @@ class Need:
     def group(self) -> str:
         """Runs of equal group have equal verdicts everywhere (a sweep is one group)."""
         spec = self.spec
-        python = spec.setup.python if spec.setup and has_environment(spec.setup) else None
+        setup = spec.setup
+        python = (setup.python, setup.venv, setup.wheels) if setup and (has_environment(setup) or setup.venv) else None
         places = (workspace_volume(spec), spec.checkpoints.path, spec.checkpoints.upload)
         parts = (spec.machine, python, places, uses_data(spec), self.use_kept, self.own_jobs, self.only_on)
         return repr(parts)
@@ -187,6 +188,27 @@ def _python(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rej
     yield Rejection("python", asked, offered, True, f"asks {asked}, has {offered}")
 
 
+def _venv(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    setup = need.spec.setup
+    venv = as_asked(setup.venv, need.spec, machine) if setup is not None else ""
+    answer = next((one for one in reading.programs if one.word == f"{venv}/bin/python" and not one.path), None)
+    if venv and answer is not None and not answer.place:
+        shown = words.harmless(answer.word)
+        told = f"setup.venv is used as it is, and {shown} is no program there"
+        yield Rejection("venv", shown, "none", True, told)
+
+
+def _wheels(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    setup = need.spec.setup
+    folder = as_asked(setup.wheels, need.spec, machine) if setup is not None else ""
+    answer = next((one for one in reading.wheels if one.path == folder), None)
+    if folder and answer is not None and not answer.wheels:
+        shown = words.harmless(folder)
+        what = "is there and holds no wheel" if answer.listing else "is no folder there"
+        offered = "an empty folder" if answer.listing else "none"
+        yield Rejection("wheels", shown, offered, True, f"setup.wheels: {shown} {what}")
+
+
 CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] = (
     _drained,
     _data,
@@ -195,6 +217,8 @@ CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] 
     _disk,
     _volumes,
     _python,
+    _venv,
+    _wheels,
     _jobs,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aicrun.plan.placeholders import fill, names_in
-from aicrun.plan.places import CACHES, checkpoints_in_the_workspace, volumes
+from aicrun.plan.places import CACHES, as_asked, asked_values, checkpoints_in_the_workspace, volumes
 from aicrun.spec.model import Machine, RunSpec
 
 # A host looks at a hundred folders in one question; those of single runs must not crowd out the volumes.
@@ -17,8 +17,7 @@ def paths_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
 
     A path that names `machine.data` is left out where the machine has none: the plan rejects it there.
     """
-    values = {"machine.name": machine.name, "machine.data": machine.data}
-    values["machine.cache"] = f"{machine.data}/cache" if machine.data else "~/.cache"
+    values = asked_values(machine)
     found = {machine.data} if machine.data else set()
     found |= {machine.env[name] for name in CACHES if machine.env.get(name, "").startswith("/")}
     folders = [(spec.name, written) for spec in specs for written in volumes(spec)]
@@ -29,3 +28,15 @@ def paths_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
         if filled and not needs_data:
             found.add(filled)
     return tuple(sorted(found))
+
+
+def interpreters_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[tuple[str, str], ...]:
+    """The interpreter of each environment of the machine that `specs` use as it is, as `Question.programs` has it."""
+    venvs = (as_asked(spec.setup.venv, spec, machine) for spec in specs if spec.setup is not None and spec.setup.venv)
+    return tuple(dict.fromkeys((f"{venv}/bin/python", "") for venv in venvs if venv))
+
+
+def wheels_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
+    """The folders of wheels that `specs` install from on `machine`, each once."""
+    found = (as_asked(spec.setup.wheels, spec, machine) for spec in specs if spec.setup is not None)
+    return tuple(dict.fromkeys(path for path in found if path))

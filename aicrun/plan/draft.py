@@ -62,7 +62,7 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
     folder = workspace(spec, site.machine, site.reading.home)
     values = values_at(wanted, site)
     checkpoints, link = _checkpoints(wanted, folder, values, site.reading.home)
-    setup = setup_on(spec, site.machine, site.reading, wanted.source, wanted.files.get(_requirements(spec), ""))
+    setup = setup_on(wanted, site.machine, site.reading)
     return JobRequest(
         job_id="",
         run=spec.name,
@@ -117,7 +117,7 @@ def preflight(spec: RunSpec) -> str:
     if setup is None or setup.preflight == "none":
         return ""
     if not setup.preflight:
-        return "auto" if spec.machine.gpu is not None and has_environment(setup) else ""
+        return "auto" if spec.machine.gpu is not None and (has_environment(setup) or setup.venv) else ""
     return setup.preflight if setup.preflight in ("cuda", "rocm") else f"run:{setup.preflight}"
 
 
@@ -167,10 +167,6 @@ def values_at(wanted: Wanted, site: Site) -> dict[str, str]:
         "gpu.count": str(spec.machine.gpu.count if spec.machine.gpu else 0),
         "resume.checkpoint": "",
     }
-
-
-def _requirements(spec: RunSpec) -> str:
-    return spec.setup.requirements if spec.setup is not None else ""
 
 
 def _env(wanted: Wanted, site: Site, values: Mapping[str, str]) -> dict[str, str]:

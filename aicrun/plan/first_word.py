@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from aicrun.plan import words
 from aicrun.plan.draft import Site
 from aicrun.plan.placeholders import escaped, fill
+from aicrun.plan.places import as_asked, asked_values
 from aicrun.spec.model import Machine, RunSpec
 from aicrun.wire.facts import Program
 from aicrun.wire.jobs import JobRequest
@@ -30,8 +31,7 @@ type typeset ulimit umask unalias unset until wait while
 
 def programs_to_ask(specs: Iterable[RunSpec], machine: Machine) -> tuple[tuple[str, str], ...]:
     """(first word, PATH that the job sets itself, else empty) of each command that a plan will judge, each once."""
-    values = {"machine.name": machine.name, "machine.data": machine.data}
-    values["machine.cache"] = f"{machine.data}/cache" if machine.data else "~/.cache"
+    values = asked_values(machine)
     found: dict[tuple[str, str], None] = {}
     for spec in specs:
         filled = {**values, "run.name": spec.name}
@@ -40,6 +40,7 @@ def programs_to_ask(specs: Iterable[RunSpec], machine: Machine) -> tuple[tuple[s
         path = fill({**own, **spec.env}.get("PATH", ""), filled)
         if word and not _may_be_brought(spec):
             found[word, path] = None
+            found.update({(place, ""): None for place in _in_venv(word, spec, machine)})
     return tuple(found)
 
 
@@ -49,6 +50,9 @@ def first_word_warnings(spec: RunSpec, site: Site, made: JobRequest) -> tuple[st
     known = {(one.word, one.path): one for one in site.reading.programs}
     answer = known.get((word, made.env.get("PATH", "")))
     if not word or answer is None or _may_be_brought(spec) or _is_there(answer, made, site.reading.envs_ready):
+        return ()
+    in_venv = [known.get((place, "")) for place in _in_venv(word, spec, site.machine)]
+    if any(found is None or found.place for found in in_venv):
         return ()
     shown = words.harmless(word)
     if "/" in word:
@@ -81,6 +85,12 @@ def _of_line(line: str) -> str:
     if found is None or found.group(1) in _OF_THE_SHELL.split() or found.group(1).startswith("-"):
         return ""
     return found.group(1)
+
+
+def _in_venv(word: str, spec: RunSpec, machine: Machine) -> tuple[str, ...]:
+    """Where a word would be in the environment of the machine that the run uses as it is; none without one."""
+    venv = as_asked(spec.setup.venv, spec, machine) if spec.setup is not None else ""
+    return (f"{venv}/bin/{word}",) if venv and "/" not in word else ()
 
 
 def _may_be_brought(spec: RunSpec) -> bool:

@@ -58,7 +58,9 @@ def _shares(need: Need) -> bool:
     """False for a need that names a machine, a card or a job, or has a machine's name in a path."""
     selector = need.spec.machine
     named = selector.names or need.own_jobs or need.only_on or (selector.gpu is not None and selector.gpu.uuid)
-    return not named and not any("machine.name" in path for path in volumes(need.spec))
+    setup = need.spec.setup
+    folders = (*volumes(need.spec), *((setup.venv, setup.wheels) if setup is not None else ()))
+    return not named and not any("machine.name" in path for path in folders)
 
 
 def _number(view: MachineView, numbers: dict[Any, int]) -> int | None:

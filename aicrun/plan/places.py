@@ -48,6 +48,19 @@ def machine_values(machine: Machine, home: str) -> dict[str, str]:
     return values
 
 
+def asked_values(machine: Machine) -> dict[str, str]:
+    """As `machine_values`, as far as they are known before the machine has said where its account's home is."""
+    cache_folder = f"{machine.data}/cache" if machine.data else "~/.cache"
+    return {"machine.name": machine.name, "machine.data": machine.data, "machine.cache": cache_folder}
+
+
+def as_asked(written: str, spec: RunSpec, machine: Machine) -> str:
+    """A path of the setup as the survey asks for it, `~` left to the machine; empty where it needs a data folder."""
+    if "machine.data" in names_in(written) and not machine.data:
+        return ""
+    return fill(written, {**asked_values(machine), "run.name": spec.name}).rstrip("/")
+
+
 def workspace(spec: RunSpec, machine: Machine, home: str) -> str:
     """The absolute workspace of the run on this machine (an unknown placeholder stays in it)."""
     written = spec.workspace or posixpath.join(WORKSPACES, spec.name)

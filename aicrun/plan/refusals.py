@@ -24,7 +24,6 @@ STOP_FAILED = "AIC-E675"
 NOT_UPLOADED = "AIC-E676"
 UNREADABLE = "AIC-E677"
 NO_DATA = "AIC-E678"
-NO_REQUIREMENTS = "AIC-E679"
 UNSAFE_VALUE = "AIC-E680"
 NO_TARGET_YET = "AIC-E682"
 
@@ -103,15 +102,6 @@ def no_data(wanted: Wanted, machines: tuple[Machine, ...], inventory: str) -> Re
     ways = (Way("then look again", typed("plan", wanted.spec)),)
     told = "refused, ${machine.data} is used and machines.yaml names no data: for " + named
     return Refusal(NO_DATA, 4, told, tuple(facts), ways)
-
-
-def no_requirements(spec: RunSpec, path: str) -> Refusal:
-    """The file of `setup.requirements` is not there."""
-    where_ = "the source" if spec.source is not None else "the spec's folder"
-    facts = (("looked in", spec.source.path if spec.source is not None else spec.folder),)
-    ways = (Way("then look again", typed("plan", spec)), Way("what it reads", "aicrun explain setup.requirements"))
-    told = f"refused, setup.requirements names {path}, which is not in {where_}"
-    return Refusal(NO_REQUIREMENTS, 4, told, facts, ways)
 
 
 def unsafe_value(spec: RunSpec, placeholder: str, value: str, variable: str) -> Refusal:

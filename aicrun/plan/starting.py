@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aicrun.plan import records, refusals, words
+from aicrun.plan import records, refusals, setup_refusals, words
 from aicrun.plan.cache_folders import cache_warnings
 from aicrun.plan.commands import typed
 from aicrun.plan.draft import RUN_ID, Site, draft, values_at
+from aicrun.plan.environment import files_read, lock_of
 from aicrun.plan.first_word import first_word_warnings
 from aicrun.plan.kept_cards import gone_warnings
 from aicrun.plan.known import Known
 from aicrun.plan.left_out import left_out, left_out_warnings
+from aicrun.plan.locks import is_lock, local_sources, outside, unlike_wheels
 from aicrun.plan.model import Candidate, CardOn, Options, Refusal, Rejection, RunPlan, Sign, Wanted, Way
 from aicrun.plan.nearest import places_name, tighter
 from aicrun.plan.place import Placement
@@ -69,11 +71,28 @@ def _refusal(task: Task, placement: Placement, known: Known) -> Refusal | None:
         return refusals.silent(wanted, outcome.blocked, known.fleet, would)
     if outcome.unreadable:
         return refusals.unreadable(outcome.unreadable)
-    setup = wanted.spec.setup
-    if setup is not None and setup.requirements and setup.requirements not in wanted.files:
-        return refusals.no_requirements(wanted.spec, setup.requirements)
+    unmade = _unmade_environment(wanted)
+    if unmade is not None:
+        return unmade
     lacking = _without_data(placement, known) if not placement.chosen else ()
     return refusals.no_data(wanted, lacking, known.fleet.inventory_file) if lacking else None
+
+
+def _unmade_environment(wanted: Wanted) -> Refusal | None:
+    """What refuses the setup before any machine is chosen: a file that is missing, a lock of another kind or place."""
+    setup = wanted.spec.setup
+    missing = next((path for path in files_read(setup) if path not in wanted.files), "")
+    if missing:
+        return setup_refusals.no_file(wanted.spec, missing)
+    text = lock_of(wanted)
+    if setup is None or not (setup.lock or setup.project):
+        return None
+    if not is_lock(text):
+        return setup_refusals.no_lock(wanted.spec)
+    if setup.wheels and (apart := unlike_wheels(text)):
+        return setup_refusals.not_in_wheels(wanted.spec, apart)
+    apart = outside(text) if setup.project else local_sources(text)
+    return setup_refusals.local_sources(wanted.spec, apart) if apart else None
 
 
 def _without_data(placement: Placement, known: Known) -> tuple[Machine, ...]:

@@ -5,21 +5,25 @@ It must not decide: it words a draft that is complete.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aicrun.plan import words
 from aicrun.plan.changes import source_words
 from aicrun.plan.draft import JOB_ID, RUN_ID
-from aicrun.plan.environment import has_environment
+from aicrun.plan.environment import has_environment, lock_of
 from aicrun.plan.known import Known
+from aicrun.plan.locks import packages
 from aicrun.plan.model import Wanted
 from aicrun.plan.placeholders import fill
 from aicrun.plan.secret_sources import secret_sources, secret_words
 from aicrun.spec.model import RETRY_WHEN, RetrySpec, RunSpec, SetupSpec
 from aicrun.wire.facts import HostReading
-from aicrun.wire.jobs import JobRequest, Retry
+from aicrun.wire.jobs import JobRequest, Retry, Setup
 
+# The name that an index may carry before its address.
+_NAMED = re.compile(r"^\w+=")
 Rows = tuple[tuple[str, str], ...]
 # Pushing more than this by accident (a data set in the tree) is worth a word.
 LARGE_FILE_BYTES = 100 * 1024 * 1024
@@ -109,11 +113,11 @@ def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: s
         yield "push", f"{words.counted(draft.source.files, 'file')}, {words.size(draft.source.bytes)}: {what}"
     setup = wanted.spec.setup
     if setup is not None:
-        yield "setup", _setup(setup, draft, reading, bool(waits_for))
+        yield "setup", _setup(wanted, draft, reading, bool(waits_for))
     if waits_for:
         yield "wait", f"for {waits_for}, then measure it again"
     if draft.preflight:
-        yield "preflight", _preflight(setup, draft)
+        yield "preflight", _preflight(wanted, draft)
     yield "command", " ".join(shown(" ".join(draft.command)).split())
     upload, spec_upload = draft.upload, wanted.spec.checkpoints.upload
     if upload is not None and spec_upload is not None:
@@ -122,9 +126,12 @@ def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: s
         yield "upload", f"{words.harmless(what)} to {shown(upload.destination)} with {spec_upload.tool}{tail}"
 
 
-def _setup(setup: SetupSpec, draft: JobRequest, reading: HostReading, waits: bool) -> str:
+def _setup(wanted: Wanted, draft: JobRequest, reading: HostReading, waits: bool) -> str:
+    setup = wanted.spec.setup or SetupSpec()
     commands = f"then {words.counted(len(setup.run), 'command')}" if setup.run else ""
     made = draft.setup
+    if setup.venv:
+        return ", ".join(part for part in (f"use {words.harmless(made.path)} as it is", commands) if part)
     if not has_environment(setup) or not made.key:
         return commands.replace("then ", "") or "nothing to build"
     torch = f"torch for {made.torch_backend}" if made.torch_backend not in ("", "none", "auto") else ""
@@ -135,22 +142,42 @@ def _setup(setup: SetupSpec, draft: JobRequest, reading: HostReading, waits: boo
         ]
         torch = f"torch {words.name(installed[0])}" if installed else torch
         return ", ".join(part for part in (ready, torch, commands) if part)
+    begin = "build while waiting" if waits else "build"
     version = ".".join(made.python_version.split(".")[:2])
+    if made.project or made.lock:
+        parts: tuple[str, ...] = (f"python {version}", *_locked(wanted, made), commands)
+        return f"{begin}: " + ", ".join(part for part in parts if part)
     lines = len([line for line in made.requirements.splitlines() if line.strip() and not line.lstrip().startswith("#")])
     files = f"{made.requirements_name} ({words.counted(lines, 'line')})" if made.requirements_name else ""
-    packages = words.counted(len(made.packages), "package") if made.packages else ""
-    begin = "build while waiting" if waits else "build"
-    return f"{begin}: " + ", ".join(part for part in (f"python {version}", files, packages, torch, commands) if part)
+    named = words.counted(len(made.packages), "package") if made.packages else ""
+    parts = (f"python {version}", files, named, torch, _from(made), commands)
+    return f"{begin}: " + ", ".join(part for part in parts if part)
 
 
-def _preflight(setup: SetupSpec | None, draft: JobRequest) -> str:
+def _preflight(wanted: Wanted, draft: JobRequest) -> str:
     if draft.preflight == "auto":
-        return "cuda" if setup is not None and _has_torch(setup, draft) else "cuda, where torch is installed"
+        return "cuda" if _has_torch(wanted, draft) else "cuda, where torch is installed"
     return shown(draft.preflight.removeprefix("run:"))
 
 
-def _has_torch(setup: SetupSpec, draft: JobRequest) -> bool:
-    return "torch" in draft.setup.requirements or any("torch" in package for package in setup.packages)
+def _locked(wanted: Wanted, made: Setup) -> tuple[str, str, str]:
+    project = "the project itself" if made.project else ""
+    name = words.harmless(made.requirements_name)
+    return f"{name} ({words.counted(packages(lock_of(wanted)), 'package')})", project, _from(made)
+
+
+def _from(made: Setup) -> str:
+    """Where packages come from, when the spec says it."""
+    if made.wheels:
+        return f"from {words.harmless(made.wheels)} only"
+    places = [_NAMED.sub("", one) for one in made.index]
+    return words.harmless("from " + words.joined(places, "or")) if places else ""
+
+
+def _has_torch(wanted: Wanted, draft: JobRequest) -> bool:
+    setup = wanted.spec.setup
+    named = setup is not None and any("torch" in package for package in setup.packages)
+    return named or "torch" in draft.setup.requirements or '\nname = "torch"\n' in lock_of(wanted)
 
 
 def _floors(spec: RunSpec, data: str) -> Iterator[str]:

@@ -224,17 +224,25 @@ def _source(tree: _Tree, folder: str) -> SourceSpec | None:
 
 
 def _setup(tree: _Tree, *, has_card: bool) -> SetupSpec | None:
-    if tree.root.at("setup") is None:
+    node = tree.root.at("setup")
+    if node is None:
         return None
     timeout = tree.seconds("setup", "timeout")
+    # A lock, a folder of wheels or an index says itself which build of torch there is.
+    settled = any(key in node.keys for key in ("lock", "project", "wheels", "index", "venv"))
     return SetupSpec(
         python=tree.text("setup", "python"),
         packages=tree.list("setup", "packages"),
         requirements=tree.text("setup", "requirements"),
-        torch_backend=tree.text("setup", "torch_backend", default="auto" if has_card else "none"),
+        torch_backend=tree.text("setup", "torch_backend", default="auto" if has_card and not settled else "none"),
         run=tree.list("setup", "run"),
         timeout_s=1800 if timeout is None else timeout,
         preflight=tree.text("setup", "preflight"),
+        lock=tree.text("setup", "lock"),
+        project=tree.flag("setup", "project", default=False),
+        venv=tree.text("setup", "venv"),
+        wheels=tree.text("setup", "wheels"),
+        index=tree.list("setup", "index"),
     )
 
 

@@ -80,13 +80,16 @@ def draft_run_yaml(facts: FolderFacts) -> str:
     parts = [f"version: 1\nname: {facts.name}"]
     if facts.wants_card:
         parts.append("machine:\n  gpu: 20GiB            # free memory the run needs; aicrun finds the card")
-    if facts.script or facts.requirements:
+    is_project = facts.has_pyproject and facts.has_lock
+    if facts.script or facts.requirements or is_project:
         words = "what git knows below this folder" if facts.in_git else "all files below this folder"
         parts.append(f"source:\n  path: .               # {words}")
-    if facts.requirements:
+    if is_project:
+        parts.append("setup:\n  project: true         # what uv.lock names, and the project itself")
+    elif facts.requirements:
         parts.append(f"setup:\n  requirements: {facts.requirements}")
     elif facts.has_pyproject:
-        parts.append("# setup:\n#   packages: [numpy]   # pyproject.toml is not installed yet: list its packages")
+        parts.append("# setup:\n#   project: true       # once there is a uv.lock: uv lock")
     parts.append(f"command: {_command(facts)}")
     parts.append("\n".join(_wishes()))
     return "\n\n".join(parts) + "\n"
@@ -96,7 +99,8 @@ def _command(facts: FolderFacts) -> str:
     if not facts.script:
         return 'echo "replace me; checkpoints go below $AICRUN_CHECKPOINT_DIR"'
     script = facts.script if re.fullmatch(r"[\w./-]+", facts.script) else "'" + facts.script + "'"
-    interpreter = "python" if facts.requirements or facts.wants_card else "python3"
+    has_environment = facts.requirements or (facts.has_pyproject and facts.has_lock)
+    interpreter = "python" if has_environment or facts.wants_card else "python3"
     flag = facts.output_flag or "--out"
     return f'{interpreter} {script} {flag} "$AICRUN_CHECKPOINT_DIR"'
 

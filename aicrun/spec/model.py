@@ -69,8 +69,10 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class SetupSpec:
-    """How the environment is made; `requirements` is a file relative to the source (or the spec's folder).
+    """How the environment is made; `requirements` and `lock` are files relative to the source (or the spec's folder).
 
+    `venv` and `wheels` are folders on the machine and may hold its placeholders. `index` are addresses in the order
+    they are asked, each with `NAME=` before it or none.
     `preflight` is `cuda`, `rocm`, `none` or a command; empty where the spec says nothing.
     """
 
@@ -81,6 +83,11 @@ class SetupSpec:
     run: tuple[str, ...] = ()
     timeout_s: int = 1800
     preflight: str = ""
+    lock: str = ""
+    project: bool = False
+    venv: str = ""
+    wheels: str = ""
+    index: tuple[str, ...] = ()
 
 
 # What a `retry` without `when` tries again: every ending that somebody saw, and a reboot. `unknown` only if named.

@@ -37,10 +37,15 @@ _FILLED = (
     ("checkpoints", "upload", "to"),
     ("machine", "disk", "path"),
     ("setup", "run"),
+    ("setup", "venv"),
+    ("setup", "wheels"),
     ("inputs",),
     ("resume", "args"),
     ("notify", "command"),
 )
+# Places that a machine is asked about before there is a run.
+_OF_THE_MACHINE = (("setup", "venv"), ("setup", "wheels"))
+_KNOWN_BEFORE = ("run.name", "machine.")
 # Text for people and patterns of another language: a `${…}` in them is nobody's placeholder.
 _FREE = ("notes", "description", "progress", "params", "x-")
 
@@ -79,9 +84,15 @@ def _in_text(path: Path, node: Node, known: tuple[str, ...]) -> Iterator[Finding
             start = f"did you mean ${{{near}}}? for" if near else "for"
             help_ = f"{start} the text itself write ${sign}"
             yield Finding("AIC-E130", f"unknown placeholder {short(sign)}", where, path, helps=(help_,))
-        elif not any(path[: len(field)] == field for field in _FILLED):
+        elif not _is_filled(path, found[2]):
             message = f'the placeholder {sign} is not filled in "{dotted(path)}"'
             yield Finding("AIC-E131", message, where, path, helps=("write the value itself",))
+
+
+def _is_filled(path: Path, name: str) -> bool:
+    if path in _OF_THE_MACHINE:
+        return name.startswith(_KNOWN_BEFORE)
+    return any(path[: len(field)] == field for field in _FILLED)
 
 
 def _is_shell_text(path: Path) -> bool:

@@ -5,22 +5,19 @@ Each rule passes over fields of the wrong type, which the schema has told alread
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterator
 
 from aicrun.spec.endings import backoff_s, ending_findings
-from aicrun.spec.findings import Finding, Range, range_of
+from aicrun.spec.findings import Finding, range_of
 from aicrun.spec.grammar import nearest
 from aicrun.spec.nodes import Node, Path, dotted
+from aicrun.spec.setups import exclusive, missing_files, setup_findings
 from aicrun.spec.sizes import size_range_mib, version_range
 from aicrun.spec.values import short
 
 COMMAND_CAP_BYTES = 65536
-# One version, or conditions as pip writes them (PEP 440), parted by commas.
-_CONDITION = r"(?:===?|!=|~=|>=?|<=?) ?[0-9]+(?:\.[0-9]+)*(?:\.\*)?"
-PYTHON_RANGE = re.compile(rf"[0-9]+(?:\.[0-9]+){{0,2}}|{_CONDITION}(?: ?, ?{_CONDITION})*")
 # The tools of each kind of target, its default first, and how such a target looks.
 TARGETS = {
     "s3": (("aws", "rclone"), re.compile(r"s3://[^/\s]+(?:/\S*)?")),
@@ -30,7 +27,6 @@ TARGETS = {
     "file": (("copy",), re.compile(r"file:(?:/|~/|\$\{)[^\n]*|file:~")),
 }
 _OWNED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-_SETUPS = (("lock",), ("project",), ("venv",), ("requirements", "packages"))
 
 
 def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
@@ -38,7 +34,7 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _cards(root)
     yield from _ranges(root)
     yield from _paths(root)
-    yield from _setup(root)
+    yield from setup_findings(root)
     yield from _upload(root)
     yield from _patterns(root)
     yield from _command(root)
@@ -46,7 +42,7 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _secrets(root)
     yield from ending_findings(root)
     if folder:
-        yield from _local_files(root, folder)
+        yield from missing_files(root, folder)
 
 
 def _cards(root: Node) -> Iterator[Finding]:
@@ -56,21 +52,13 @@ def _cards(root: Node) -> Iterator[Finding]:
     pins = [key for key in ("uuid", "index") if key in gpu.keys]
     path: Path = ("machine", "gpu")
     if len(pins) == 2:
-        yield _exclusive(gpu, path, "uuid", "index")
+        yield exclusive(gpu, path, "uuid", "index")
     count = gpu.at("count")
     if pins and count is not None and isinstance(count.value, int) and count.value > 1:
         message = f'"machine.gpu.{pins[0]}" pins one card, and "count" asks for {count.value}'
         also = (range_of(gpu.keys[pins[0]]), "one card")
         help_ = "keep one of the two"
         yield Finding("AIC-E114", message, range_of(count), path, f"{count.value} cards", helps=(help_,), also=also)
-
-
-def _exclusive(node: Node, path: Path, one: str, other: str) -> Finding:
-    first, second = sorted((node.keys[one], node.keys[other]), key=lambda key: key.start.index)
-    name = f'"{dotted(path)}"'
-    message = f'{name} takes only one of "{first.text}" and "{second.text}"'
-    also = (range_of(first), "first here")
-    return Finding("AIC-E114", message, range_of(second), path, "and here", helps=("keep one of the two",), also=also)
 
 
 def _ranges(root: Node) -> Iterator[Finding]:
@@ -105,7 +93,8 @@ def _upside_down(node: Node, path: Path) -> Finding:
 def _paths(root: Node) -> Iterator[Finding]:
     on_machine: tuple[Path, ...] = (("workspace",), ("machine", "disk", "path"))
     on_machine += tuple(_secret_files(root))
-    in_tree: tuple[Path, ...] = (("cwd",), ("checkpoints", "path"), ("setup", "requirements"))
+    on_machine += (("setup", "venv"), ("setup", "wheels"))
+    in_tree: tuple[Path, ...] = (("cwd",), ("checkpoints", "path"), ("setup", "requirements"), ("setup", "lock"))
     for path in on_machine:
         node = root.at(*path)
         text = node.text if node is not None else None
@@ -129,27 +118,6 @@ def _secret_files(root: Node) -> Iterator[Path]:
     secrets = root.at("secrets")
     for number, item in enumerate(secrets.elements() if secrets is not None else ()):
         yield from (("secrets", number, name, "file") for name in item.keys)
-
-
-def _setup(root: Node) -> Iterator[Finding]:
-    setup = root.at("setup")
-    if setup is None:
-        return
-    there = [key for keys in _SETUPS for key in keys if key in setup.keys][:9]
-    groups = [group for group in _SETUPS if any(key in setup.keys for key in group)]
-    if len(groups) > 1:
-        keys = [next(key for key in group if key in there) for group in groups]
-        yield _exclusive(setup, ("setup",), keys[0], keys[1])
-    python = setup.at("python")
-    if (
-        python is not None
-        and python.text
-        and not isinstance(python.value, bool)
-        and not PYTHON_RANGE.fullmatch(python.text)
-    ):
-        message = f'"setup.python" is a version or a range of versions, and "{short(python.text)}" is none'
-        helps = ('write 3.12, or ">=3.10"',)
-        yield Finding("AIC-E125", message, range_of(python), ("setup", "python"), helps=helps)
 
 
 def _upload(root: Node) -> Iterator[Finding]:
@@ -254,7 +222,7 @@ def _secrets(root: Node) -> Iterator[Finding]:
                 yield Finding("AIC-E114", message, range_of(key), path, "and here", helps=("keep one",), also=also)
             seen.setdefault(name, key)
             if source is not None and {"file", "command"} <= set(source.keys):
-                yield _exclusive(source, (*path, name), "file", "command")
+                yield exclusive(source, (*path, name), "file", "command")
 
 
 def _named(item: Node) -> list[tuple[str, Node, Node | None]]:
@@ -262,28 +230,3 @@ def _named(item: Node) -> list[tuple[str, Node, Node | None]]:
     if item.text:
         return [(item.text, item, None)]
     return [(name, item.keys[name], source) for name, source in item.items()]
-
-
-def _local_files(root: Node, folder: str) -> Iterator[Finding]:
-    source = root.at("source", "path")
-    top = folder
-    if source is not None and source.text:
-        top = os.path.join(folder, os.path.expanduser(source.text))
-        if not os.path.isdir(top):
-            what = "is not a folder" if os.path.exists(top) else "is not there"
-            yield _missing(range_of(source), ("source", "path"), source.text, what, top)
-            return
-    requirements = root.at("setup", "requirements")
-    text = requirements.text if requirements is not None else None
-    if requirements is None or not text or root.at("source", "git") is not None:
-        return
-    file = os.path.join(top, text)
-    if not text.startswith(("/", "~")) and not os.path.isfile(file):
-        what = "is not a file" if os.path.exists(file) else "is not there"
-        yield _missing(range_of(requirements), ("setup", "requirements"), text, what, file)
-
-
-def _missing(where: Range, path: Path, text: str, what: str, looked: str) -> Finding:
-    note = f"looked for {os.path.normpath(looked)}"
-    message = f'"{dotted(path)}" names {short(text)}, which {what}'
-    return Finding("AIC-E160", message, where, path, notes=(note,), helps=("correct the path, or make the file",))

@@ -15,10 +15,6 @@ from aicrun.spec.nodes import Node, Path, dotted
 NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
     (("source", "git"), (), "clone it here and use source: {path: …}"),
     (("inputs",), (), "name the paths in env"),
-    (("setup", "lock"), (), "use requirements"),
-    (("setup", "project"), (), "use requirements, with a line for the project itself"),
-    (("setup", "venv"), (), "call its interpreter by its path in the command"),
-    (("setup", "wheels"), (), "use requirements with --find-links"),
     (("resume",), (), "let the command look for its own last checkpoint"),
     (("notify",), (), "use aicrun wait"),
     (("params",), (), "use one --set for each run, with a name of its own"),

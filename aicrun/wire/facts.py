@@ -169,13 +169,22 @@ class Program:
 
 
 @lean.dataclass(frozen=True)
+class WheelFolder:
+    """A folder of wheels that was asked for: `listing` hashes the names and sizes in it; empty: there is none."""
+
+    path: str
+    listing: str = ""
+    wheels: int = 0
+
+
+@lean.dataclass(frozen=True)
 class HostReading:
     """Everything one survey call learned.
 
     `measured` holds facts of earlier jobs of the asked run names, newest first. `envs_ready` are the keys of complete
     environments below the data folder. `unreadable_records` names run records that are there and cannot be read:
     they may be the run, so they refuse a start. `drain` is there while no new run of this account starts here.
-    `programs` answers for the first words of commands that were asked for.
+    `programs` answers for the first words of commands that were asked for, `wheels` for folders of wheels.
     """
 
     hostname: str
@@ -212,3 +221,4 @@ class HostReading:
     took_s: float = 0.0
     drain: Optional[Drain] = None
     programs: Tuple[Program, ...] = ()
+    wheels: Tuple[WheelFolder, ...] = ()

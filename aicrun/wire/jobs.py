@@ -39,8 +39,12 @@ class Source:
 class Setup:
     """How the environment is built; `key` is `hashes.env_key` over `reads`; empty key: no environment of ours.
 
+    Without a key, `path` is an environment of the machine that is used as it is; empty: there is none.
+
     `python` is the absolute interpreter chosen from the survey; `requirements` is the file's text; `run` are extra
-    commands in the job's own tree; `path` is the final folder of the environment.
+    commands in the job's own tree; `path` is the final folder of the environment. `lock` and `pyproject` are the texts
+    that uv reads together, `requirements_name` the file that was named; `project` takes both from the job's tree and
+    installs it too. `index` are addresses in the order they are asked; `wheels` is a folder of the host.
     """
 
     key: str = ""
@@ -54,6 +58,11 @@ class Setup:
     run: Tuple[str, ...] = ()
     timeout_s: int = 1800
     reads: Dict[str, Any] = lean.field(default_factory=dict)
+    lock: str = ""
+    pyproject: str = ""
+    project: bool = False
+    index: Tuple[str, ...] = ()
+    wheels: str = ""
 
 
 @lean.dataclass(frozen=True)

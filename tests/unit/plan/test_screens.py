@@ -64,7 +64,7 @@ def _ready() -> MachineView:
     """Lab with the run's environment built, as an earlier run left it."""
     bare = lab()
     assert bare.reading is not None
-    key = setup_on(sft_run(), bare.machine, bare.reading, SOURCE, REQUIREMENTS).key
+    key = setup_on(sft_wish(), bare.machine, bare.reading).key
     facts = {**MEASURED, "env_key": key, "torch": "2.8.0+cu128", "age_s": 4 * 86400.0}
     return lab(envs_ready=(key,), measured=(facts,))
 

@@ -140,3 +140,12 @@ def test_whatever_the_names_are_the_draft_is_valid(name: str, script: str, card:
     )
     spec = load_run_text(draft_run_yaml(facts).encode(), "run.yaml", "").specs[0]
     assert script in spec.command[0]
+
+
+def test_a_project_with_a_lock_is_installed_as_one(tmp_path: Path) -> None:
+    files = {"pyproject.toml": '[project]\nname = "sft"\n', "uv.lock": "version = 1\n", "train.py": PLAIN}
+    text = drafted(folder(tmp_path, {**files, "requirements.txt": "torch\n"}))
+    assert "setup:\n  project: true" in text
+    assert "command: python train.py" in text
+    bare = drafted(folder(tmp_path, {"pyproject.toml": "", "train.py": PLAIN}, "bare"))
+    assert "uv lock" in bare
