@@ -199,7 +199,9 @@ def recheck(session: Session, saved: Plan, path: str) -> Planned:
     excepted = tuple(view.machine.name for view in saved.fleet.machines if view.state == "excepted")
     fleet = _survey.survey(session, specs, excepted)
     check_moved(saved, fleet, wanted, path)
-    return Planned(saved, wanted, snapshots, excepted)
+    # Who answers now is asked once more before the start: also a machine that was silent when the plan was made.
+    current = saved if saved.fleet.offline else replace(saved, fleet=fleet)
+    return Planned(current, wanted, snapshots, excepted)
 
 
 def apply(

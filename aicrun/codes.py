@@ -240,6 +240,9 @@ AIC-E621 the run was started with another spec meanwhile
 AIC-E630 the plan refuses a run
   One refused run refuses the whole apply, so that nothing happens by halves.
   | aicrun plan run.yaml
+AIC-E632 an offline plan cannot be applied
+  It was made from what this client saw last; whether a copy of the run is somewhere, nobody was asked.
+  | aicrun plan run.yaml
 AIC-E631 the old job did not end
   A replaced job must have ended, with its whole process tree, before the new one starts. It has not, so the new one
   was not started.

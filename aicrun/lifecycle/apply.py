@@ -65,6 +65,10 @@ def carry_out(session: Session, plan: Plan, snapshots: Mapping[str, Snapshot], t
     """
     if refused(plan):
         raise PlanRefused("AIC-E630", "the plan refuses a run; nothing was changed")
+    if plan.fleet.offline:
+        # Nobody was asked whether a copy is there, so that nobody would be asked before the start either.
+        ways = (Way("plan with what is there now", "aicrun plan run.yaml"),)
+        raise PlanRefused("AIC-E632", "an offline plan asked no machine and cannot be applied", ways=ways)
     rank = secrets.token_hex(8)
     # All values before the first start: a run whose secret is missing must not leave half of the plan done.
     brought = {item.run: Brought(snapshots.get(item.run), _secrets(session, item)) for item in plan.runs}

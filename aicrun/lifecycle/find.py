@@ -9,6 +9,7 @@ from aicrun.hosts.backend import Backend
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.survey import Heard, ask_all
 from aicrun.plan.nearest import index_ranges
+from aicrun.plan.words import some
 from aicrun.spec.model import Machine
 from aicrun.wire.jobs import JobReport
 from aicrun.wire.names import LOGS_KEPT_S
@@ -64,6 +65,7 @@ def find(session: Session, key: str) -> Found:
     found = {
         item.answer.job_id: Found(item.machine.name, item.answer) for item in reversed(heard) if item.answer is not None
     }
+    not_asked, ask = _down(session, name) if not machine else ((), ())
     for item in heard:
         if item.error is not None and not _says_unknown(item):
             if isinstance(item.error, HostRefused) and item.error.token == "invalid_request":
@@ -74,15 +76,43 @@ def find(session: Session, key: str) -> Found:
                 raise HostUnreachable(
                     "AIC-E593",
                     f"no machine that answered knows {name}, and {item.machine.name} does not answer",
-                    facts=((item.machine.name, item.error.message),),
-                    ways=(Way("see that machine", f"aicrun doctor {item.machine.name}"),),
+                    facts=((item.machine.name, item.error.message), *not_asked),
+                    ways=(Way("see that machine", f"aicrun doctor {item.machine.name}"), *ask),
                 )
     if not found:
         where = f" on {machine}" if machine else ""
-        raise UsageError(
-            "AIC-E003", f"no run is called {name}{where}", ways=(Way("see all runs", "aicrun list --all"),)
+        ways = (*ask, Way("see all runs", "aicrun list --all"))
+        raise UsageError("AIC-E003", f"no run is called {name}{where}", facts=not_asked, ways=ways)
+    meant = _meant(name, tuple(found.values()))
+    if meant.standing.status.terminal:
+        _check_newest(session, name, heard, meant)
+    return meant
+
+
+def _down(session: Session, name: str) -> tuple[tuple[tuple[str, str], ...], tuple[Way, ...]]:
+    """The fact that machines which are down were not asked, and the way to ask one all the same; empty without any."""
+    down = [item.name for item in session.inventory.machines if item.down]
+    if not down:
+        return (), ()
+    way = Way(f"ask {down[0]} all the same", f"aicrun inspect {name}@{down[0]}")
+    return (("not asked", f"{some(down)}: down: true in machines.yaml"),), (way,)
+
+
+def _check_newest(session: Session, name: str, heard: tuple[Heard[JobReport], ...], meant: Found) -> None:
+    """Raise when the last start of this client lies on a machine that is silent: what ended elsewhere is not meant."""
+    last = next((one for one in session.ledger.starts(name) if one.step != "withdrawn"), None)
+    silent = {item.machine.name: item.error for item in heard if isinstance(item.error, HostUnreachable)}
+    error = silent.get(last.machine) if last is not None else None
+    if last is not None and error is not None and last.job_id != meant.report.job_id:
+        raise HostUnreachable(
+            "AIC-E593",
+            f"{last.machine} does not answer, and the last start of {name} was there",
+            facts=((last.machine, error.message), ("known", f"an earlier job, on {meant.place}")),
+            ways=(
+                Way("see that machine", f"aicrun doctor {last.machine}"),
+                Way("see the earlier one", f"aicrun inspect {name}@{meant.machine}"),
+            ),
         )
-    return _meant(name, tuple(found.values()))
 
 
 def _meant(name: str, found: tuple[Found, ...]) -> Found:

@@ -1,6 +1,6 @@
-"""Machines that may hold a run and were not asked, by a person's word: what that word costs is said when it is used.
+"""Machines that may hold a run and did not say so, by a person's word: what that word costs is said when it is used.
 
-It must not refuse: whoever leaves a machine out has decided.
+The word is `--except`, `down`, `sleeps`, or a name in the selector. It must not refuse: that is decided before.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from aicrun.plan.known import Known
 from aicrun.plan.model import Wanted
 from aicrun.plan.reconcile import admitted
+from aicrun.plan.words import some
 
 
 def left_out(wanted: Wanted, known: Known) -> tuple[str, ...]:
@@ -32,3 +33,12 @@ def left_out_warnings(wanted: Wanted, known: Known) -> tuple[str, ...]:
         f"a second copy of {wanted.spec.name} may be running there"
         for name in left_out(wanted, known)
     )
+
+
+def unseen_rows(wanted: Wanted, known: Known) -> tuple[tuple[str, str], ...]:
+    """One row for the machines that did not answer and keep nothing from starting; none where all answered."""
+    names = [view.machine.name for view in known.mute]
+    if not names:
+        return ()
+    verb = "do" if len(names) > 1 else "does"
+    return (("unseen", f"{some(names)} {verb} not answer: a copy of {wanted.spec.name} there would not be known"),)

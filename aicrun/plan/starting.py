@@ -16,7 +16,7 @@ from aicrun.plan.environment import files_read, lock_of
 from aicrun.plan.first_word import first_word_warnings
 from aicrun.plan.kept_cards import gone_warnings
 from aicrun.plan.known import Known
-from aicrun.plan.left_out import left_out, left_out_warnings
+from aicrun.plan.left_out import left_out, left_out_warnings, unseen_rows
 from aicrun.plan.locks import is_lock, local_sources, outside, unlike_wheels
 from aicrun.plan.model import Candidate, CardOn, Options, Refusal, Rejection, RunPlan, Sign, Wanted, Way
 from aicrun.plan.nearest import places_name, tighter
@@ -121,7 +121,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         verdicts=placement.verdicts,
         rows=tuple(rows),
         after=_line_rows(task, placement, chosen, world.known) if line else (),
-        terms=(*terms(wanted), *survival_rows(site.reading)),
+        terms=(*terms(wanted), *survival_rows(site.reading), *unseen_rows(wanted, world.known)),
         nearest=_nearest(placement),
         in_order=in_order,
         env=environment_rows(wanted, made),
