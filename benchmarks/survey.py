@@ -12,8 +12,10 @@ ansible and pyinfra come from the environment in `$AICRUN_PEERS`, else from one 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,26 +29,30 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent), str(Path(__file__).resolve().parent.parent / "tests")]
 
 from fake_nvml.driver import TWO_CARDS, FakeDriver, can_be_built  # noqa: E402  the rig of the tests
-from ssh_rig import Sshd  # noqa: E402
-from support import Person, end_processes_with  # noqa: E402
+from ssh_rig import Sshd, below  # noqa: E402
+from support import Person, end_processes_with, until  # noqa: E402
 
 from aicrun.hosts.ssh_route import VARIABLE  # noqa: E402
 
 SIZES = (1, 8, 32, 64)
 PEERS = Path(__file__).with_name(".peers")
 AICRUN, RAW, PING, PYINFRA = "aicrun machines", "ansible -m raw -a true", "ansible -m ping", "pyinfra exec -- true"
-AIMS = {RAW: 0.35, PING: 0.15, PYINFRA: 1.3}
+RAW_ALONE, PING_ALONE = f"{RAW}, not shared", f"{PING}, not shared"
+AIMS = {RAW: 0.35, RAW_ALONE: 0.35, PING: 0.15, PING_ALONE: 0.15, PYINFRA: 1.3}
+# As ansible has it by itself, but for the connections, which it would share and keep for a minute.
+NOT_SHARED = "-C -o ControlMaster=no -o ControlPersist=no"
 MEMORY_AIM = 1.5
 LOOK_EACH_S = 0.002
-PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
+LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
 class Taken:
-    """One whole process: its wall time, and the processor's time of it and of what it waited for."""
+    """One whole process: its wall time, the processor's time of the client, and that of the machines."""
 
     wall_s: float
-    cpu_s: float
+    client_s: float
+    machines_s: float
 
 
 class Fleet:
@@ -99,8 +105,9 @@ class Fleet:
         data = {"ssh_config_file": str(self.config), "ssh_known_hosts_file": str(home / "known_hosts")}
         deploy = home / f"hosts_{size}.py"
         deploy.write_text(f"hosts = {[(name, data) for name in names]!r}\n")
-        found[RAW] = (*common, args, "-m", "raw", "-a", "true")
-        found[PING] = (*common, args, "-m", "ping")
+        for raw, ping, more in ((RAW, PING, ()), (RAW_ALONE, PING_ALONE, ("-e", f"ansible_ssh_args='{NOT_SHARED}'"))):
+            found[raw] = (*common, args, *more, "-m", "raw", "-a", "true")
+            found[ping] = (*common, args, *more, "-m", "ping")
         words = ("-y", "--parallel", "64", str(deploy), "exec", "--", "true")
         found[PYINFRA] = (str(peers / "bin/pyinfra"), *words)
         return found
@@ -108,6 +115,19 @@ class Fleet:
     def clean(self) -> None:
         """End what a command left behind for a next one, as ansible's shared connections: the next is cold too."""
         end_processes_with(f"HOME={self.person.home}\0")
+        # A connection that is shared writes its name over its environment.
+        for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+            with contextlib.suppress(OSError):
+                if f"{self.person.home}/.ansible/cp".encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        pids = [daemon.process.pid for daemon in self.daemons if daemon.process is not None]
+        until(lambda: not any(below(pid) for pid in pids), 60)
+
+    def used_s(self) -> float:
+        """The processor's time of all sessions that have ended on all machines."""
+        pids = [daemon.process.pid for daemon in self.daemons if daemon.process is not None]
+        rows = (Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15] for pid in pids)
+        return sum(int(ticks) for row in rows for ticks in row) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         """End everything."""
@@ -118,6 +138,7 @@ class Fleet:
 
 def run(fleet: Fleet, argv: tuple[str, ...]) -> Taken:
     """One whole process to its end; one that fails is no measurement."""
+    before_s = fleet.used_s()
     with (fleet.person.home / "out").open("w+b") as out:
         began = time.perf_counter()
         process = subprocess.Popen(
@@ -130,21 +151,27 @@ def run(fleet: Fleet, argv: tuple[str, ...]) -> Taken:
             out.seek(0)
             raise SystemExit(f"{' '.join(argv)}\n{out.read().decode('utf-8', 'replace')}")
     fleet.clean()
-    return Taken(wall_s, used.ru_utime + used.ru_stime)
+    return Taken(wall_s, used.ru_utime + used.ru_stime, fleet.used_s() - before_s)
 
 
-def peak_mib(fleet: Fleet, argv: tuple[str, ...]) -> float:
-    """The most that the process and all below it held in memory at one moment, shared pages counted for each."""
+def peaks_mib(fleet: Fleet, argv: tuple[str, ...]) -> tuple[float, float]:
+    """The most that the process and all below it held in memory at one moment.
+
+    Pages that several of them share counted once, and for each of them.
+    """
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(
         argv, cwd=fleet.person.home, env=fleet.person.env, stdin=subprocess.DEVNULL, stdout=nowhere, stderr=nowhere
     )
-    ended, most = threading.Event(), 0.0
+    ended, once, each = threading.Event(), 0.0, 0.0
 
     def look() -> None:
-        nonlocal most
+        nonlocal once, each
         while not ended.wait(LOOK_EACH_S):
-            most = max(most, sum(map(_resident_mib, _with_children(process.pid))))
+            held = [_held_mib(pid) for pid in _with_children(process.pid) if not _is_same(pid, process.pid)]
+            held.append(_held_mib(process.pid))
+            once = max(once, sum(pss for pss, _ in held))
+            each = max(each, sum(rss for _, rss in held))
 
     watching = threading.Thread(target=look)
     watching.start()
@@ -152,7 +179,7 @@ def peak_mib(fleet: Fleet, argv: tuple[str, ...]) -> float:
     ended.set()
     watching.join()
     fleet.clean()
-    return most
+    return once, each
 
 
 def _with_children(root: int) -> Iterator[int]:
@@ -163,11 +190,21 @@ def _with_children(root: int) -> Iterator[int]:
                 yield from _with_children(int(word))
 
 
-def _resident_mib(pid: int) -> float:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_MIB
-    except (OSError, IndexError):
-        return 0.0
+def _is_same(pid: int, parent: int) -> bool:
+    """Whether it is that process, or one between its fork and its exec, which has no memory of its own yet."""
+    # kcmp(2) on x86-64, asked for the address space; elsewhere it says that it is not there.
+    return pid == parent or LIBC.syscall(312, pid, parent, 1, 0, 0) == 0
+
+
+def _held_mib(pid: int) -> tuple[float, float]:
+    """Its share of what it holds with others, and all of it."""
+    found = {"Pss:": 0, "Rss:": 0}
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+            name, kib = line.split()[:2]
+            if name in found:
+                found[name] = int(kib)
+    return found["Pss:"] / 1024, found["Rss:"] / 1024
 
 
 def table(fleet: Fleet, size: int, rounds: int, peers: Path | None) -> None:
@@ -179,15 +216,18 @@ def table(fleet: Fleet, size: int, rounds: int, peers: Path | None) -> None:
             found = run(fleet, argv)
             if number:
                 taken[name].append(found)
-    wall = {name: statistics.median(one.wall_s for one in all_of) for name, all_of in taken.items()}
-    cpu = {name: statistics.median(one.cpu_s for one in all_of) for name, all_of in taken.items()}
-    print(f"\n{size} machine{'s'[: size > 1]}, {rounds} rounds, medians: wall, and processor of the client alone")
+    print(
+        f"\n{size} machine{'s'[: size > 1]}, {rounds} rounds, medians: wall; processor of the client, of the machines"
+    )
+    wall, client, both = (
+        {name: statistics.median(map(what, all_of)) for name, all_of in taken.items()}
+        for what in (lambda one: one.wall_s, lambda one: one.client_s, lambda one: one.client_s + one.machines_s)
+    )
     for name in commands:
-        line = f"  {name:26}{wall[name]:8.2f} s{cpu[name]:8.2f} s"
+        line = f"  {name:36}{wall[name]:7.2f} s{client[name]:7.2f} s{both[name] - client[name]:7.2f} s"
         if name in AIMS:
-            ratios = sorted(ours.wall_s / other.wall_s for ours, other in zip(taken[AICRUN], taken[name], strict=True))
-            ratio = wall[AICRUN] / wall[name]
-            line += f"   aicrun {ratio:5.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f}), aim {AIMS[name]:.2f}"
+            ratio, of_client, of_both = (all_of[AICRUN] / all_of[name] for all_of in (wall, client, both))
+            line += f"   aicrun {ratio:.2f} x wall, {of_client:.2f} and {of_both:.2f} x processor; aim {AIMS[name]:.2f}"
             line += "" if ratio <= AIMS[name] else "  MISSED"
         print(line, flush=True)
 
@@ -195,12 +235,16 @@ def table(fleet: Fleet, size: int, rounds: int, peers: Path | None) -> None:
 def memory(fleet: Fleet, most: int, peers: Path | None) -> None:
     """The peak of each program's processes together with one machine and with `most`."""
     few, many = fleet.commands(1, peers), fleet.commands(most, peers)
-    print(f"\npeak memory of all processes of the client, MiB: 1 machine, {most} machines (median of 3)")
+    print("\npeak memory of all processes of the client, MiB, shared pages counted once (for each): median of 3")
     for name in few:
-        one, all_of = (statistics.median(peak_mib(fleet, argv[name]) for _ in range(3)) for argv in (few, many))
+        (one, one_each), (all_of, each) = (
+            map(statistics.median, zip(*(peaks_mib(fleet, argv[name]) for _ in range(3)), strict=True))
+            for argv in (few, many)
+        )
         ratio = all_of / one
         aim = f", aim {MEMORY_AIM}{'' if ratio <= MEMORY_AIM else '  MISSED'}" if name == AICRUN else ""
-        print(f"  {name:26}{one:8.1f}{all_of:8.1f}   {ratio:5.2f} x{aim}", flush=True)
+        line = f"1 machine {one:6.1f} ({one_each:6.1f})  {most} machines {all_of:6.1f} ({each:6.1f})"
+        print(f"  {name:36}{line}   {ratio:5.2f} x ({each / one_each:.2f}){aim}", flush=True)
 
 
 def peers_of(environment: str) -> Path | None:
