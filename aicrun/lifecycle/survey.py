@@ -26,6 +26,8 @@ from aicrun.wire.facts import HostReading
 TOLD_AFTER_S = 1.0
 TOLD_EACH_S = 0.25
 NOT_SUPPORTED = "AIC-E590"
+# A connection that stood and ended in the middle of a question.
+CUT = "AIC-E511"
 
 T = TypeVar("T")
 
@@ -44,16 +46,27 @@ def ask_all(
 ) -> tuple[Heard[T], ...]:
     """`ask` on every machine in parallel, in the order given.
 
-    One that is late by the session's deadline is heard as `HostUnreachable`, and its connection is given up.
+    One that is late by the session's deadline is heard as `HostUnreachable`, and its connection is given up. `ask` must
+    change nothing: where a connection is cut in the middle of it, it is asked once more over a fresh one.
     """
     heard: dict[str, Heard[T]] = {}
+    # Of those that are asked again: what they are heard as should the second answer be late.
+    cut: dict[str, Heard[T]] = {}
     faults: list[BaseException] = []
     missing = {machine.name for machine in machines}
     over = threading.Event()
 
     def one(machine: Machine) -> None:
         try:
-            heard[machine.name] = Heard(machine, ask(session.backend(machine.name), machine))
+            try:
+                answer = ask(session.backend(machine.name), machine)
+            except HostUnreachable as error:
+                if error.code != CUT:
+                    raise
+                cut[machine.name] = Heard(machine, error=error)
+                session.leave(machine.name)
+                answer = ask(session.backend(machine.name), machine)
+            heard[machine.name] = Heard(machine, answer)
         except AicrunError as error:
             heard[machine.name] = Heard(machine, error=error)
         except BaseException as fault:  # noqa: BLE001  # carried to the caller's thread, which raises it
@@ -72,6 +85,7 @@ def ask_all(
     for machine in machines:
         if machine.name not in answers:
             session.leave(machine.name)
+    answers = {**cut, **answers}
     return tuple(answers.get(machine.name) or _late(machine, session.deadline_s) for machine in machines)
 
 

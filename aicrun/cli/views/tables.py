@@ -79,6 +79,7 @@ def list_lines(screen: Screen, listing: api.Listing, everything: bool) -> list[s
         styled("yellow", f"{machine} does not answer: its runs are not shown ({harmless(why)}).")
         for machine, why in listing.silent
     ]
+    shown += [f"  see why: aicrun doctor {listing.silent[0][0]}"] if listing.silent else []
     if listing.omitted:
         more = "" if everything else "  more: aicrun list --all"
         shown.append(f"{count(len(rows))} of {count(len(rows) + listing.omitted)} runs.{more}")
@@ -150,6 +151,7 @@ def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float, closely: boo
     for view in fleet.machines:
         head, *more = _machine_lines(screen, view)
         shown += [head, *(_way_lines(screen, view) if closely else ()), *more]
+        shown += [f"{'':<12}see why: aicrun doctor {view.machine.name}"] if view.state == "silent" else []
         for row in rows[view.machine.name]:
             line = _with_holder(_card_line(row.columns, widths), row.words, screen)
             shown.append(styled("green", line) if row.is_free else line)
