@@ -169,11 +169,15 @@ class OpenSshTransport:
     def _asked_aloud(self) -> tuple[int, str]:
         """(exit code, what a talkative ssh says on the way there): the keys that are shown, and the words of a hop.
 
-        A connection that is shared hides what its hops say (ControlPersist in sshconnect.c).
+        A connection that is shared hides what its hops say (ControlPersist in sshconnect.c), and one that a hop shares
+        what that one says of the machine.
         """
         options = ("-v", "-T", "-o", "ControlPath=none", "-o", "ControlPersist=no")
-        argv = ("ssh", *_from(self._made()), *options, *self._place.route.target.arguments, "exit")
+        alone = replace(self._place.route, has_control_path=True)
+        folder = None
         try:
+            folder = ssh_folders.made(lambda path: _configuration(alone, path))
+            argv = ("ssh", *_from(folder.path), *options, *self._place.route.target.arguments, "exit")
             said = subprocess.run(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -184,6 +188,9 @@ class OpenSshTransport:
             )
         except (OSError, subprocess.TimeoutExpired):
             return 0, ""
+        finally:
+            if folder is not None:
+                folder.remove()
         return said.returncode, said.stderr.decode("utf-8", "replace")
 
     def _argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:

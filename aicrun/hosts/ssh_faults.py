@@ -63,6 +63,13 @@ _SAID = (
 )
 
 
+# What the last hop says of the machine that it could not reach (channels.c, in the words of the hop's own system).
+_OF_LAST_HOP = re.compile(r"channel 0: open failed: connect failed: ?(.*)")
+_SEEN_BY_HOP = (
+    (REFUSED, r"Connection refused"),
+    (TIMEOUT, r"timed out|No route to host|unreachable|Host is down"),
+    (NO_NAME, r"not known|resol|No address"),
+)
 # What a hop can meet as well as the machine itself.
 _OF_EITHER = (REFUSED, TIMEOUT, NO_NAME, AUTH, DROPPED)
 # Of cmd and PowerShell, which know no `exec`, and of sshd itself, which both carriers are told.
@@ -126,6 +133,9 @@ def of_openssh(place: Place, code: int, said: str) -> HostUnreachable | None:
     if (kind == DROPPED and place.route.has_proxy) or (kind in _OF_EITHER and _is_of_jump(place, said)):
         kind = JUMP
     last = _telling(said)
+    from_hop = _of_last_hop(said) if kind == JUMP else None
+    if from_hop is not None:
+        return plain(place, *from_hop)
     if kind == JUMP:
         # What stands in between speaks first, then ssh about what it could not read from it.
         lines = first_lines(without_chatter(said), 99)
@@ -137,6 +147,16 @@ def of_openssh(place: Place, code: int, said: str) -> HostUnreachable | None:
         line = re.search(r"(\S+known_hosts\S*):(\d+)", said)
         return changed_key(place, found[1] if found else "", f"{line[1]} line {line[2]}" if line else "")
     return plain(place, kind, last)
+
+
+def _of_last_hop(said: str) -> tuple[str, str] | None:
+    """(kind, words) where the last hop was there and could not reach the machine; None where a hop failed itself."""
+    told = _OF_LAST_HOP.search(said)
+    # Each ssh on the way says that it was closed, the one that wanted the machine last: two, and it was about a hop.
+    if told is None or said.count("UNKNOWN port", told.end()) > 1:
+        return None
+    kind = next((kind for kind, words in _SEEN_BY_HOP if re.search(words, told[1])), "")
+    return (kind, told[0].strip()[:300]) if kind else None
 
 
 def _is_of_jump(place: Place, said: str) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from ssh.conftest import over
 from ssh.relay import Relay
 from ssh_rig import SSHD, Sshd, key
+from ssh_ways import OPENSSH
 from support import end_processes_with
 
 from aicrun.errors import AicrunError
@@ -122,14 +123,45 @@ def test_a_key_file_that_is_missing(daemon: Sshd, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_jump_host_that_does_not_answer(daemon: Sshd, carrier: str) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = closed_port()
     text = daemon.entry("box", "ProxyJump hop") + f"Host hop\n  HostName 127.0.0.1\n  Port {port}\n"
     config_of(daemon).write_text(text)
     error = fault(over(carrier))
     assert error.code == "AIC-E508"
     assert "ssh hop exit" in words(error)
+
+
+def test_a_machine_that_refuses_behind_a_jump_host_that_is_there(daemon: Sshd, carrier: str) -> None:
+    port = closed_port()
+    refusing = daemon.entry("box", "ProxyJump hop").replace(f"Port {daemon.port}", f"Port {port}")
+    config_of(daemon).write_text(refusing + daemon.entry("hop"))
+    error = fault(whole(carrier))
+    assert (error.code, f"box refuses connections on port {port}" in words(error)) == ("AIC-E504", True), words(error)
+    assert "over hop" in words(error)
+
+    unknown = daemon.entry("box", "ProxyJump hop").replace("HostName 127.0.0.1", "HostName no-such-name.invalid")
+    config_of(daemon).write_text(unknown + daemon.entry("hop"))
+    error = fault(whole(carrier))
+    assert error.code == "AIC-E503", words(error)
+
+
+def test_the_second_of_two_jump_hosts_that_refuses_is_not_the_machine(daemon: Sshd, carrier: str) -> None:
+    second = daemon.entry("second").replace(f"Port {daemon.port}", f"Port {closed_port()}")
+    config_of(daemon).write_text(daemon.entry("box", "ProxyJump hop,second") + daemon.entry("hop") + second)
+    error = fault(whole(carrier))
+    assert error.code == "AIC-E508", words(error)
+
+
+def whole(carrier: str) -> Transport:
+    """fabric hands over what it is not told (why a hop could not connect), so that OpenSSH tells it."""
+    return over(carrier) if carrier == OPENSSH else SshTransport("box", Target("box"))
+
+
+def closed_port() -> int:
+    """A port of loopback where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def test_a_listener_that_drops_before_the_banner(daemon: Sshd, carrier: str) -> None:
