@@ -16,6 +16,7 @@ from aicrun import __version__
 from aicrun.agent import bodies
 from aicrun.agent.digest import agent_digest, bundle_root
 from aicrun.agent.home import Home, open_home
+from aicrun.agent.listener import heard
 from aicrun.agent.records import NewerRecord, Unreadable
 from aicrun.agent.refused import Refused
 from aicrun.wire.calls import PROTOCOL_FIRST, PROTOCOL_LAST, ConnectionEnded, read_request, write_reply
@@ -69,11 +70,11 @@ TABLE: Dict[str, Tuple[str, str]] = {
 
 def main() -> int:
     """Serve stdin and stdout to the end of input; always 0, for every fault of a call is an answer."""
-    source = sys.stdin.buffer
+    source = heard(sys.stdin.buffer)
     # Nothing but replies may reach the client: whatever prints goes to stderr from here on.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    for handle in (source.fileno(), replies.fileno()):
+    for handle in (sys.stdin.fileno(), replies.fileno()):
         widen(handle)
     try:
         home = _converse(source, replies)

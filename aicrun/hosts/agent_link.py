@@ -22,6 +22,7 @@ from aicrun.hosts.transport import Channel, Transport
 from aicrun.wire.calls import (
     PROTOCOL_FIRST,
     PROTOCOL_LAST,
+    RENEW_S,
     ConnectionEnded,
     NoMarker,
     read_reply,
@@ -71,9 +72,12 @@ _CODES = {
 class AgentLink:
     """A connection to the agent of one machine, safe to use from several threads."""
 
-    def __init__(self, transport: Transport, bundle: Bundle) -> None:
+    def __init__(self, transport: Transport, bundle: Bundle, renew_s: float = RENEW_S) -> None:
+        """After `renew_s` without a call the next one opens a new connection: the agent may be about to go."""
         self._transport = transport
         self._bundle = bundle
+        self._renew_s = renew_s
+        self._spoke_at = 0.0
         self._lock = threading.Lock()
         self._channel: Channel | None = None
         self._marker = ""
@@ -86,7 +90,7 @@ class AgentLink:
     def open(self) -> None:
         """Make the connection, unless there is one; raises as `call` does, and nothing was asked then."""
         with self._lock:
-            if self._channel is None:
+            if self._standing() is None:
                 self._opened()
 
     def call(
@@ -94,7 +98,7 @@ class AgentLink:
     ) -> tuple[Any, bytes]:
         """One call's answer and payload; raises `HostRefused`, `HostUnreachable` or `AgentBroken`."""
         with self._lock:
-            is_asked = self._channel is None and name in _HARMLESS
+            is_asked = name in _HARMLESS and self._standing() is None
             if is_asked:
                 self._opened((name, body, payload))
             with self._speaking(deadline_s) as (channel, _):
@@ -179,7 +183,7 @@ class AgentLink:
 
     @contextmanager
     def _speaking(self, deadline_s: float) -> Iterator[tuple[Channel, Watch]]:
-        channel = self._channel or self._opened()
+        channel = self._standing() or self._opened()
         watch = Watch(channel, deadline_s)
         try:
             yield channel, watch
@@ -191,6 +195,13 @@ class AgentLink:
             raise
         finally:
             watch.cancel()
+            self._spoke_at = _now()
+
+    def _standing(self) -> Channel | None:
+        """The connection, unless there is none or it was silent for so long that its agent may be about to go."""
+        if self._channel is not None and _now() > self._spoke_at + self._renew_s:
+            self._drop(timeout_s=1.0)
+        return self._channel
 
     def _opened(self, question: Asked | None = None) -> Channel:
         """A new connection; a `question` is sent along, and its answer is the next one to be read."""
@@ -208,6 +219,7 @@ class AgentLink:
         for with_archive in (False, True):
             channel = self._transport.open(ARGV)
             self._channel, self._marker, self._is_heard = channel, secrets.token_hex(16), False
+            self._spoke_at = _now()
             with self._speaking(DEADLINE_S):
                 self._greet(channel, question, with_archive=with_archive)
                 reply, _ = read_reply(channel.stdout, self._marker)
@@ -294,6 +306,11 @@ class AgentLink:
             if not timeout_s:
                 channel.abort()
             channel.close(timeout_s or 1.0)
+
+
+def _now() -> float:
+    # The time that a laptop slept counts: over there it went by too.
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Watch:

@@ -19,6 +19,10 @@ PROTOCOL_FIRST = 1
 PROTOCOL_LAST = 1
 JSON_CAP_BYTES = 64 * 1024 * 1024
 BANNER_CAP_BYTES = 256 * 1024
+# An agent that hears nothing for so long between or in requests goes: its client went without a word. A client that was
+# silent for `RENEW_S` opens a new connection for its next request, so that none is on its way to an agent that goes.
+IDLE_S = 300
+RENEW_S = 120
 
 CALLS = (
     "hello",

@@ -153,7 +153,7 @@ def test_the_second_of_two_jump_hosts_that_refuses_is_not_the_machine(daemon: Ss
 
 
 def whole(carrier: str) -> Transport:
-    """fabric hands over what it is not told (why a hop could not connect), so that OpenSSH tells it."""
+    """Fabric hands over what it is not told (why a hop could not connect), so that OpenSSH tells it."""
     return over(carrier) if carrier == OPENSSH else SshTransport("box", Target("box"))
 
 

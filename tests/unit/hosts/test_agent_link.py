@@ -16,6 +16,7 @@ from aicrun.hosts.agent_link import AgentLink
 from aicrun.hosts.bundle import build
 from aicrun.hosts.local import LocalTransport
 from aicrun.hosts.piped import PipedChannel
+from aicrun.wire.calls import IDLE_S, RENEW_S
 
 # Reads as an agent does; `say` writes a reply behind the marker. What follows is the behaviour under test.
 PRELUDE = """
@@ -225,3 +226,23 @@ def test_a_question_that_met_no_agent_is_asked_again_with_the_archive(tmp_path: 
         assert answer == {"reports": [], "unreadable": []}
     assert len(opened) == 2
     reached.close()
+
+
+def test_after_a_long_silence_the_next_call_has_a_new_connection() -> None:
+    program = Program('say(greet)\nwhile True:\n    asked = ask()\n    say({"answer": asked["call"]})')
+    reached = AgentLink(program, build(), renew_s=3600.0)
+    for _ in range(3):
+        assert reached.call("reserve", {})[0] == "reserve"
+    assert program.opened == 1
+    reached.close()
+    reached = AgentLink(program, build(), renew_s=1.0)
+    assert reached.call("reserve", {})[0] == "reserve"
+    silent_since = time.monotonic()
+    until(lambda: time.monotonic() > silent_since + 1.5)
+    assert reached.call("reserve", {})[0] == "reserve"
+    assert program.opened == 3
+    reached.close()
+
+
+def test_a_client_renews_long_before_an_agent_goes() -> None:
+    assert RENEW_S * 2 < IDLE_S
