@@ -58,15 +58,7 @@ def ask_all(
 
     def one(machine: Machine) -> None:
         try:
-            try:
-                answer = ask(session.backend(machine.name), machine)
-            except HostUnreachable as error:
-                if error.code != CUT:
-                    raise
-                cut[machine.name] = Heard(machine, error=error)
-                session.leave(machine.name)
-                answer = ask(session.backend(machine.name), machine)
-            heard[machine.name] = Heard(machine, answer)
+            heard[machine.name] = _asked(session, machine, ask, cut)
         except AicrunError as error:
             heard[machine.name] = Heard(machine, error=error)
         except BaseException as fault:  # noqa: BLE001  # carried to the caller's thread, which raises it
@@ -87,6 +79,20 @@ def ask_all(
             session.leave(machine.name)
     answers = {**cut, **answers}
     return tuple(answers.get(machine.name) or _late(machine, session.deadline_s) for machine in machines)
+
+
+def _asked(
+    session: Session, machine: Machine, ask: Callable[[Backend, Machine], T], cut: dict[str, Heard[T]]
+) -> Heard[T]:
+    """The answer, the second one where the connection was cut in the middle of the first; raises `AicrunError`."""
+    try:
+        return Heard(machine, ask(session.backend(machine.name), machine))
+    except HostUnreachable as error:
+        if error.code != CUT:
+            raise
+        cut[machine.name] = Heard(machine, error=error)
+        session.leave(machine.name)
+    return Heard(machine, ask(session.backend(machine.name), machine))
 
 
 def _wait(session: Session, over: threading.Event, standing: Callable[[], Waiting]) -> None:
