@@ -153,7 +153,7 @@ def begin(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             raise Refused("not_found", "the folder %s is not there" % folder, {"path": path})
-        part = _part(path, key)
+        part = part_of(path, key)
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         have = os.lstat(part).st_size
     except OSError as error:
@@ -164,7 +164,7 @@ def begin(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 def write(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{path, key, offset}, payload -> {}: put bytes into the part of `path`. Raises `Refused` (unwritable)."""
     path = path_of(body)
-    part, offset = _part(path, bodies.text(body, "key")), bodies.number(body, "offset", 0, 1 << 62)
+    part, offset = part_of(path, bodies.text(body, "key")), bodies.number(body, "offset", 0, 1 << 62)
     try:
         stream = _writing.get(part)
         if stream is None or stream.at != offset:
@@ -184,7 +184,7 @@ def finish(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     Raises `Refused`: transfer_failed when it is not (the part is removed then), exists, unwritable.
     """
     path, sha256 = path_of(body), bodies.text(body, "sha256")
-    part = _part(path, bodies.text(body, "key"))
+    part = part_of(path, bodies.text(body, "key"))
     try:
         found, size = _arrived(part)
         if found != sha256 or size != bodies.number(body, "bytes", 0, 1 << 62):
@@ -249,7 +249,8 @@ def _place(body: Dict[str, Any]) -> str:
     return path
 
 
-def _part(path: str, key: str) -> str:
+def part_of(path: str, key: str) -> str:
+    """Where the content that `key` names lies beside `path` while it arrives."""
     folder, name = os.path.split(path)
     mark = hashlib.sha256(("%s %s" % (name, key)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     # Short enough for any name: the part must not fail where the file would fit.

@@ -63,6 +63,8 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "file_begin": ("file_moving", "begin"),
     "file_write": ("file_moving", "write"),
     "file_finish": ("file_moving", "finish"),
+    "files_look": ("file_batches", "look"),
+    "files_put": ("file_batches", "put"),
     "exec": ("execute", "start"),
     "exec_more": ("execute", "more"),
 }

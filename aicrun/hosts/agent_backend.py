@@ -15,7 +15,17 @@ from typing import IO, Any, TypeVar
 from aicrun.errors import AgentBroken
 from aicrun.hosts.agent_files import AgentFiles
 from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
-from aicrun.hosts.backend import Drained, LogSlice, Question, RemoteFiles, Reserved, Said, Sending, ShortCommand
+from aicrun.hosts.backend import (
+    Drained,
+    LogSlice,
+    Question,
+    RemoteFiles,
+    Reserved,
+    Said,
+    Sending,
+    ShortCommand,
+    SmallFile,
+)
 from aicrun.hosts.bundle import Bundle, build
 from aicrun.hosts.transport import Transport
 from aicrun.spec.model import Reached
@@ -234,6 +244,10 @@ class AgentBackend:
     def hash_file(self, path: str) -> tuple[str, int]:
         """(SHA-256, bytes) of a file of the host."""
         return self._files.hash(path)
+
+    def write_small(self, files: tuple[SmallFile, ...], replace: bool) -> int:
+        """Put small files in place together."""
+        return self._files.write_small(files, replace)
 
     def write_file(self, sending: Sending, source: IO[bytes], tell: Callable[[int], None]) -> tuple[str, bool]:
         """Put one file in place, whole or not at all."""

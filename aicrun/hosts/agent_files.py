@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from aicrun.errors import AgentBroken, HostRefused, TransferFailed
 from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
-from aicrun.hosts.backend import RemoteFiles, Sending
+from aicrun.hosts.backend import RemoteFiles, Sending, SmallFile
 
 PIECE_BYTES = 1024 * 1024
 AHEAD = 16
@@ -85,6 +85,21 @@ class AgentFiles:
                 raise
             return self.write(sending, source, tell)
         return path, False
+
+    def write_small(self, files: tuple[SmallFile, ...], replace: bool) -> int:
+        """Send those that do not lie there yet, all in one message; how many did."""
+        rows = [[one.path, len(one.content), hashlib.sha256(one.content).hexdigest(), one.mode] for one in files]
+        answer, _ = self._link.call("files_look", {"files": rows, "replace": replace}, deadline_s=HASH_DEADLINE_S)
+        try:
+            same = [bool(one) for one in answer["same"]]
+            missing = [(row, one.content) for row, one, is_there in zip(rows, files, same, strict=True) if not is_there]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._nonsense(error) from error
+        if missing:
+            body = {"files": [row for row, _ in missing], "replace": replace}
+            content = b"".join(content for _, content in missing)
+            self._link.call("files_put", body, content, HASH_DEADLINE_S)
+        return len(files) - len(missing)
 
     def _begin(self, sending: Sending, sha256: str) -> tuple[str, int, bool, bool]:
         first = {"path": sending.path, "name": sending.name, "make_folders": sending.make_folders}

@@ -133,6 +133,15 @@ class Sending:
     make_folders: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A file that is sent together with others: its whole content, and its path there."""
+
+    path: str
+    content: bytes
+    mode: int = 0o644
+
+
 class Backend(Protocol):
     """A place that runs jobs. All ids are 16 hex digits; every call is idempotent by job id."""
 
@@ -274,6 +283,13 @@ class Backend(Protocol):
 
     def hash_file(self, path: str) -> tuple[str, int]:
         """(SHA-256, bytes) of a regular file as it is over there; of one that was just read whole it is known."""
+        ...
+
+    def write_small(self, files: tuple[SmallFile, ...], replace: bool) -> int:
+        """Put files in place, each whole or not at all, folders with them; how many lay there already, exactly so.
+
+        Raises `HostRefused` as `write_file`; those before the one that is refused may be in place.
+        """
         ...
 
     def write_file(self, sending: Sending, source: IO[bytes], tell: Callable[[int], None]) -> tuple[str, bool]:

@@ -13,12 +13,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from aicrun.errors import AicrunError, TransferFailed, UsageError, Way
-from aicrun.hosts.backend import Backend, RemoteFiles, Sending
+from aicrun.hosts.backend import Backend, RemoteFiles, Sending, SmallFile
 from aicrun.lifecycle.arriving import Arriving
 from aicrun.lifecycle.session import Session
 
 PART = ".aicrun-part"
+# Files up to this size are sent together, so many and so much at a time.
+SMALL_BYTES = 256 * 1024
+BATCH_FILES = 200
+BATCH_BYTES = 4 * 1024 * 1024
 _CHUNK = 1024 * 1024
+
+# (place here, name below the folder that is sent or "", bytes, mode)
+_Entry = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +90,52 @@ def push(session: Session, path: str, machine: str, to: str, replace: bool, tell
     backend = session.backend(session.machine(machine).name)
     files, skipped = _here(path)
     whole, done, same, ended = sum(size for _, _, size, _ in files), 0, 0, to
-    for place, name, size, mode in files:
+    top = os.path.join(to, os.path.basename(os.path.abspath(path)))
+    for batch in _batches(files):
+        if len(batch) > 1:
+            same += backend.write_small(tuple(_small(entry, top) for entry in batch), replace)
+            done += sum(size for _, _, size, _ in batch)
+            tell(Moving(batch[-1][1], done, whole))
+            continue
+        place, name, size, mode = batch[0]
         with open(place, "rb") as stream:
-            below = os.path.join(to, os.path.basename(os.path.abspath(path)), name) if name else to
             alone = "" if name else os.path.basename(place)
             key = _key(session, place, os.fstat(stream.fileno()))
-            sending = Sending(below, alone, size, key, mode, replace, make_folders=bool(name))
+            sending = Sending(os.path.join(top, name) if name else to, alone, size, key, mode, replace, bool(name))
             where, was_there = backend.write_file(sending, stream, _telling(tell, name or alone, done, whole))
         ended = where if not name else to
         same += was_there
         done += size
     tell(Moving("", done, whole))
     return Moved(f"{machine}:{ended}", len(files), whole, same, skipped)
+
+
+def _batches(files: list[_Entry]) -> Iterator[list[_Entry]]:
+    """The files in their order, small ones that follow each other together."""
+    batch: list[_Entry] = []
+    for entry in files:
+        is_small = bool(entry[1]) and entry[2] <= SMALL_BYTES
+        held = sum(size for _, _, size, _ in batch)
+        if batch and (not is_small or len(batch) == BATCH_FILES or held + entry[2] > BATCH_BYTES):
+            yield batch
+            batch = []
+        if is_small:
+            batch.append(entry)
+        else:
+            yield [entry]
+    if batch:
+        yield batch
+
+
+def _small(entry: _Entry, top: str) -> SmallFile:
+    place, name, size, mode = entry
+    with open(place, "rb") as stream:
+        before = os.fstat(stream.fileno())
+        content = stream.read(size + 1)
+        after = os.fstat(stream.fileno())
+    if len(content) != size or (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise TransferFailed("AIC-E645", f"{place} changes while it is sent")
+    return SmallFile(os.path.join(top, name), content, mode)
 
 
 def _key(session: Session, place: str, state: os.stat_result) -> str:
@@ -180,7 +221,7 @@ def _fetch(backend: Backend, remote: str, part: str, size: int, tell: Callable[[
         return arriving.whole()
 
 
-def _here(path: str) -> tuple[list[tuple[str, str, int, int]], tuple[str, ...]]:
+def _here(path: str) -> tuple[list[_Entry], tuple[str, ...]]:
     """([(place, name below the folder or "", bytes, mode)], links and devices that are left out)."""
     state = _lstat(path)
     if stat.S_ISREG(state.st_mode):

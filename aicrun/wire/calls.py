@@ -59,6 +59,8 @@ CALLS = (
     "file_begin",
     "file_write",
     "file_finish",
+    "files_look",
+    "files_put",
 )
 
 REFUSALS = (

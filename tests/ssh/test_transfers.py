@@ -86,6 +86,27 @@ def test_a_folder_keeps_its_shape_and_leaves_links_out(far: Far) -> None:
     assert (far.person.home / "back/a/b/drei ü").read_text() == "a/b/drei ü"
 
 
+def test_a_folder_of_many_small_files_and_a_large_one(far: Far) -> None:
+    top = far.person.home / "many"
+    for number in range(450):
+        place = top / f"d{number % 9}/f{number}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(f"{number}".encode() * (number % 40))
+    (top / "d4/large").write_bytes(os.urandom(600_000))
+    mine = {path.relative_to(top): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+    code, said = far.run("push", str(top), f"box:{far.there}")
+    assert code == 0, said
+    there = far.there / "many"
+    assert {path.relative_to(there): path.read_bytes() for path in there.rglob("*") if path.is_file()} == mine
+    told = json.loads(far.person.run("push", str(top), f"box:{far.there}", "--json").stdout)
+    assert (told["files"], told["same"]) == (451, 451)
+    (there / "d3/f3").write_text("other")
+    code, said = far.run("push", str(top), f"box:{far.there}")
+    assert (code, "AIC-E640" in said, (there / "d3/f3").read_text()) == (7, True, "other"), said
+    assert far.run("push", str(top), f"box:{far.there}", "--replace")[0] == 0
+    assert (there / "d3/f3").read_bytes() == mine[Path("d3/f3")]
+
+
 def test_nothing_is_replaced_unasked(far: Far) -> None:
     mine, other = far.person.home / "x", far.there / "x"
     mine.write_text("mine")
