@@ -30,7 +30,7 @@ _CUT_OFF = re.compile(
 _LOGIN = re.compile(r"\b(?:401|403)\b|authentication credentials")
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|os error 28\b|os error 122\b")
 _LACKS = re.compile(
-    r"not found in the provided package locations|only .{1,200} is available|no usable wheels|find-links"
+    r"not found in the provided package locations|there is no version of|is available|no usable wheels|find-links"
 )
 
 

@@ -42,7 +42,7 @@ def _wanted(session: Session, spec: RunSpec, taken: Snapshot | None) -> Wanted:
         with contextlib.suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as stream:
             files[name] = stream.read()
     return Wanted(
-        _for_its_python(spec, files),
+        for_its_python(spec, files),
         taken.source if taken is not None else None,
         files,
         taken.largest if taken is not None else (),
@@ -51,7 +51,7 @@ def _wanted(session: Session, spec: RunSpec, taken: Snapshot | None) -> Wanted:
     )
 
 
-def _for_its_python(spec: RunSpec, files: Mapping[str, str]) -> RunSpec:
+def for_its_python(spec: RunSpec, files: Mapping[str, str]) -> RunSpec:
     """The spec with the Pythons that its lock was made for, where it asks for none itself."""
     setup = spec.setup
     if setup is None or setup.python or not (setup.lock or setup.project):

@@ -16,9 +16,10 @@ from aicrun.plan.kept_cards import keeps
 from aicrun.plan.known import Known
 from aicrun.plan.model import Bound, CardOn, HostOn, Options, RunPlan, Sign, Wanted
 from aicrun.plan.nearest import place_name
+from aicrun.plan.places import as_asked
 from aicrun.plan.reconcile import may_hold
 from aicrun.spec.model import Machine, SshReach
-from aicrun.wire.facts import HostReading
+from aicrun.wire.facts import HostReading, WheelFolder
 
 _FREE = frozenset((Sign.START, Sign.REPLACE, Sign.MOVE))
 
@@ -46,6 +47,7 @@ def _of_run(item: RunPlan, known: Known, wish: Wanted) -> Iterator[Bound]:
             yield from _entry(view.machine)
         if item.spec.machine.gpu is not None:
             yield from _cards(item, view.machine, view.reading)
+        yield from _wheels(view.machine, view.reading, wish)
     if item.sign in _FREE:
         yield from _places(item, known, wish)
 
@@ -63,6 +65,16 @@ def _entry(machine: Machine) -> Iterator[Bound]:
         yield Bound(f"{field} of {machine.name}", words.harmless(value) or "none")
     for name, value in machine.env.items():
         yield Bound(f"env.{name} of {machine.name}", words.harmless(value))
+
+
+def _wheels(machine: Machine, reading: HostReading, wish: Wanted) -> Iterator[Bound]:
+    """The wheels that an environment is built from; its key names those that the plan saw."""
+    setup = wish.spec.setup
+    folder = as_asked(setup.wheels, wish.spec, machine) if setup is not None else ""
+    if folder:
+        found = next((one for one in reading.wheels if one.path == folder), WheelFolder(folder))
+        told = f"{words.counted(found.wheels, 'file')}, {words.short(found.listing) or 'none'}"
+        yield Bound(f"wheels in {words.harmless(folder)} of {machine.name}", told)
 
 
 def _cards(item: RunPlan, machine: Machine, reading: HostReading) -> Iterator[Bound]:

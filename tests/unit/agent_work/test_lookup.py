@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aicrun.agent.lookup import PROGRAMS_MOST, programs
+from aicrun.agent.lookup import PROGRAMS_MOST, programs, wheel_folders
 
 
 def program(path: Path, mode: int = 0o755) -> Path:
@@ -69,3 +69,19 @@ def test_nonsense_and_too_much_are_left_out(home: Path) -> None:
     many = programs([["sh", ""]] * (PROGRAMS_MOST + 5), (), str(home), ("/nowhere", []))
     assert len(many) == PROGRAMS_MOST
     assert all(os.path.isabs(one.place) for one in many)
+
+
+def test_a_folder_of_wheels_is_known_by_its_names_and_sizes(home: Path) -> None:
+    folder = home / "wheels"
+    folder.mkdir()
+    (folder / "a-1-py3-none-any.whl").write_bytes(b"12")
+    (folder / "notes.txt").write_text("no wheel")
+    (first,) = wheel_folders(["~/wheels"], str(home))
+    assert (first.path, first.wheels, len(first.listing)) == ("~/wheels", 1, 64)
+    (folder / "notes.txt").write_text("another word")
+    assert wheel_folders(["~/wheels"], str(home)) == [first]
+    (folder / "a-1-py3-none-any.whl").write_bytes(b"123")
+    assert wheel_folders(["~/wheels"], str(home))[0].listing != first.listing
+    gone, none = wheel_folders([str(home / "nowhere"), str(folder / "notes.txt")], str(home))
+    assert (gone.listing, none.listing) == ("", "")
+    assert wheel_folders(None, str(home)) == []
