@@ -134,8 +134,11 @@ CARDS: dict[str, Row] = {
     ),
     "B35": Row(
         "the framework fell back to the processor",
-        (NOT_ON_ITS_CARD,),
-        gap="setup.preflight, which fails the launch before the card is used",
+        (
+            NOT_ON_ITS_CARD,
+            "integration/test_preflight.py::test_torch_that_does_not_trains_nothing_and_the_card_is_free_again",
+            "unit/agent_work/test_preflight.py::test_a_verdict_names_what_is_wrong_and_what_mends_it",
+        ),
     ),
     "B36": Row("the need was declared too high", (MEASURED,)),
     "B38": Row("a container lost its cards under a job", (FAILS_UNDER_A_JOB, "cases/smi/unknown_error.yaml")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from integration.project import Project
 from support import until
@@ -84,3 +86,22 @@ def test_an_upload_again_needs_its_values_again(project: Project) -> None:
     project.person.env["KEY"] = value
     assert project.run("upload", "quick").returncode == 0
     until(lambda: not list(project.person.home.rglob("secrets.json")))
+
+
+def test_a_shell_has_the_values_only_when_asked_and_says_when_none_is_kept_any_more(project: Project) -> None:
+    project.person.env["KEY"] = VALUE
+    project.write("python3 work.py 900", more="secrets: [KEY]\n")
+    assert project.apply().returncode == 0
+    project.running()
+    typed = 'echo "key [$KEY]"; exit\n'
+    assert "key []" in project.run("ssh", "quick", stdin=typed).stdout
+    assert f"key [{VALUE}]" in project.run("ssh", "quick", "--secrets", stdin=typed).stdout
+    assert project.run("stop", "quick", "--yes", "--grace", "0s").returncode == 0
+    assert project.run("wait", "quick").returncode == 11
+
+    def ended() -> Any:
+        done = project.run("ssh", "quick", "--secrets", stdin=typed)
+        return "key []" in done.stdout and done
+
+    done = until(ended, 60)
+    assert "no secret of this run is kept here" in done.stderr
