@@ -21,7 +21,7 @@ from aicrun.wire.facts import Card, Cards, HostReading
 # What names a machine, a card or a moment, and what no verdict reads; everything else of a record makes the kind.
 _NAMES: dict[type, tuple[str, ...]] = {
     Machine: ("name", "reach", "line"),
-    HostReading: ("hostname", "host_id", "boot", "took_s", "agent_digest", "notes", "measured", "cards", "programs"),
+    HostReading: ("hostname", "host_id", "boot", "took_s", "agent_digest", "notes", "measured", "cards"),
     Cards: ("cards",),
     Card: ("uuid", "pci_bus_id", "temperature_c", "power_w"),
 }

@@ -13,9 +13,9 @@ from aicrun.plan.admit import Need
 from aicrun.plan.fit import verdicts
 from aicrun.plan.kinds import Kinds
 from aicrun.plan.model import CardOn, Fleet, MachineView, Wanted
-from aicrun.spec.model import Selector
+from aicrun.spec.model import Selector, SetupSpec
 from aicrun.wire.codec import replace as with_facts
-from aicrun.wire.facts import HostReading
+from aicrun.wire.facts import HostReading, Program
 
 
 def twin(view: MachineView, number: int) -> MachineView:
@@ -52,6 +52,15 @@ def test_who_is_named_is_told_apart(what: str) -> None:
     need = Need(spec("run", machine=selector, **more), only_on="attic" if what == "only_on" else "")
     many = fleet(first, second)
     assert Kinds(many).verdicts(need) == verdicts(many, need)
+
+
+def test_a_machine_that_lacks_what_another_has_is_no_twin_of_it() -> None:
+    """The environment that a spec names is a program that was looked for on each."""
+    need = Need(spec("run", setup=SetupSpec(venv="/opt/venv")))
+    there, lacking = (Program("/opt/venv/bin/python", "", place) for place in ("/opt/venv/bin/python", ""))
+    both = fleet(answered("a", programs=(lacking,)), answered("b", programs=(there,)))
+    assert [one.fits for one in Kinds(both).verdicts(need)] == [False, True]
+    assert Kinds(both).verdicts(need) == verdicts(both, need)
 
 
 def test_a_card_without_an_identity_is_no_twin_of_one_that_has_it() -> None:
