@@ -69,7 +69,7 @@ from aicrun.plan.model import Sign as Sign
 from aicrun.plan.model import Wanted
 from aicrun.plan.saved import from_document, to_document
 from aicrun.spec.diagnostics import Diagnostic
-from aicrun.spec.folders import config_folder, state_folder
+from aicrun.spec.folders import cache_folder, config_folder, state_folder
 from aicrun.spec.load import Loaded as Loaded
 from aicrun.spec.load import find_inventory, find_specs, load_inventory, load_run, local_inventory
 from aicrun.spec.model import Reached as Reached
@@ -112,9 +112,8 @@ def open_session(
     env = os.environ if env is None else env
     path = find_inventory(machines, env, os.path.abspath(folder), config_folder(env))
     inventory, warnings = load_inventory(path) if path else (local_inventory(), ())
-    session = Session(
-        inventory, connect, Ledger(os.path.join(state_folder(env), "ledger.db")), _client(), SecretValues(env)
-    )
+    ledger = Ledger(os.path.join(state_folder(env), "ledger.db"))
+    session = Session(inventory, connect, ledger, _client(), SecretValues(env), cache=cache_folder(env))
     try:
         yield session, warnings
     finally:

@@ -22,7 +22,7 @@ UNWRITTEN_BYTES = 8 * 1024 * 1024
 BEGIN_WRITING = 2
 
 
-class _Stream:
+class Stream:
     """A file that is read or written from its beginning on, and the hash of all of it up to `at`."""
 
     def __init__(self, path: str, handle: int) -> None:
@@ -85,8 +85,8 @@ class _Stream:
         os.close(self.handle)
 
 
-_reading: Dict[str, _Stream] = {}
-_writing: Dict[str, _Stream] = {}
+_reading: Dict[str, Stream] = {}
+_writing: Dict[str, Stream] = {}
 
 
 def read(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
@@ -97,7 +97,7 @@ def read(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         stream = _reading.get(path)
         if stream is None or stream.at != offset:
             _forget(_reading)
-            stream = _reading[path] = _Stream(path, opened(path))
+            stream = _reading[path] = Stream(path, opened(path))
             stream.skip(offset)
         data = _pread(stream.handle, size, offset)
         stream.passed(data)
@@ -169,7 +169,7 @@ def write(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         stream = _writing.get(part)
         if stream is None or stream.at != offset:
             _forget(_writing)
-            stream = _writing[part] = _Stream(part, os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
+            stream = _writing[part] = Stream(part, os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
             stream.cut(offset)
         stream.write(payload)
     except OSError as error:
@@ -221,7 +221,7 @@ def _arrived(part: str) -> Tuple[str, int]:
     return (stream.hash.hexdigest(), stream.at) if is_ours and held.st_size == stream.at else hashed(part)
 
 
-def _forget(streams: Dict[str, _Stream]) -> None:
+def _forget(streams: Dict[str, Stream]) -> None:
     for stream in streams.values():
         stream.close()
     streams.clear()

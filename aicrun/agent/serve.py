@@ -35,6 +35,7 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "survey": ("survey", "survey"),
     "store_missing": ("store", "missing"),
     "store_put": ("store", "put"),
+    "store_part": ("store", "put_part"),
     "reserve": ("reserve", "reserve"),
     "look": ("jobs", "look"),
     "confirm": ("decide", "confirm"),

@@ -4,17 +4,21 @@ Nothing in it is trusted by name: contents are hashed when they come in, and aga
 must not know jobs.
 """
 
+import itertools
 import json
 import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from aicrun.agent import bodies
 from aicrun.agent.home import Home
 from aicrun.agent.refused import Refused
 from aicrun.wire.hashes import sha256, tree_hash
 
 HASH = re.compile(r"[0-9a-f]{64}\Z")
 KINDS = ("f", "x", "l")
+# No two contents that arrive share a name while they do, whichever process brings them.
+_OWN, _NUMBERS = os.urandom(8).hex(), itertools.count()
 
 
 class Entry(NamedTuple):
@@ -28,7 +32,12 @@ class Entry(NamedTuple):
 
 def object_path(home: Home, content: str) -> str:
     """Where the bytes with SHA-256 `content` lie, or would lie."""
-    return os.path.join(home.store(), "objects", content[:2], content)
+    return os.path.join(object_folder(home), content[:2], content)
+
+
+def object_folder(home: Home) -> str:
+    """The folder of all contents, each below the first two digits of its hash."""
+    return os.path.join(home.store(), "objects")
 
 
 def manifest_path(home: Home, tree: str) -> str:
@@ -37,35 +46,90 @@ def manifest_path(home: Home, tree: str) -> str:
 
 
 def missing(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """Call `store_missing`: which of `hashes` are not here; a `payload` is the manifest of `tree` and is kept."""
+    """Call `store_missing`: which of `hashes` are not here; a `payload` is the manifest of `tree` and is kept.
+
+    With a manifest its own contents are looked for too. Without one, `known` tells whether that of `tree` is here, and
+    then it is as if it had been sent: a client whose tree has not changed need not send it.
+    """
     tree, hashes = body.get("tree", ""), body.get("hashes", [])
     if not isinstance(hashes, list) or not all(isinstance(item, str) and HASH.match(item) for item in hashes):
         raise Refused("invalid_request", "hashes is a list of SHA-256 hashes", {})
     if payload:
-        entries = parse_manifest(payload)
-        if not isinstance(tree, str) or _hash(entries) != tree:
+        entries: Optional[List[Entry]] = parse_manifest(payload)
+        if not isinstance(tree, str) or _hash(entries or []) != tree:
             raise Refused("invalid_request", "the manifest does not have the hash of its tree", {"tree": str(tree)})
         _place(manifest_path(home, tree), payload)
-    lacking = [content for content in dict.fromkeys(hashes) if not _touched(object_path(home, content))]
-    return {"missing": lacking}, b""
+    else:
+        entries = manifest(home, tree) if isinstance(tree, str) and tree else None
+    wanted = list(dict.fromkeys(hashes))
+    if entries is not None:
+        _touched(manifest_path(home, tree))
+        wanted = list(dict.fromkeys(wanted + [entry.content for entry in entries if entry.kind != "l"]))
+    objects = object_folder(home)
+    lacking = [content for content in wanted if not _touched("%s/%s/%s" % (objects, content[:2], content))]
+    answer: Dict[str, Any] = {"missing": lacking}
+    return answer if payload or not tree else dict(answer, known=entries is not None), b""
 
 
 def put(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
-    """Call `store_put`: keep `payload` under `hash`; refused when it does not have that SHA-256."""
-    content = body.get("hash")
-    if not isinstance(content, str) or not HASH.match(content) or sha256(payload) != content:
+    """Call `store_put`: keep `payload` under `hash`, or its pieces of `sizes` bytes each under `hashes`.
+
+    Refused at the first piece that does not have its SHA-256; those before it are kept.
+    """
+    if "hashes" not in body:
+        _keep(home, body.get("hash"), payload)
+        return {}, b""
+    hashes, sizes = body.get("hashes"), body.get("sizes")
+    if not isinstance(hashes, list) or not isinstance(sizes, list) or len(hashes) != len(sizes):
+        raise Refused("invalid_request", "hashes and sizes are lists of one length", {})
+    if not all(isinstance(size, int) and size >= 0 for size in sizes) or sum(sizes) != len(payload):
+        raise Refused("invalid_request", "the sizes are not those of the bytes that came", {})
+    view, at = memoryview(payload), 0
+    for content, size in zip(hashes, sizes):
+        _keep(home, content, view[at : at + size])
+        at += size
+    return {}, b""
+
+
+def _keep(home: Home, content: Any, raw: Any) -> None:
+    if not isinstance(content, str) or not HASH.match(content) or sha256(raw) != content:
         raise Refused("invalid_request", "the bytes do not have the hash they came under", {"hash": str(content)})
-    _place(object_path(home, content), payload)
+    _place(object_path(home, content), raw)
+
+
+def put_part(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """Call `store_part`: one content in pieces, {hash, bytes} -> {offset}: how much of it lies here already.
+
+    {hash, bytes, offset} with a payload puts the next piece; the last one is answered once the whole has its hash, and
+    else is `transfer_failed`: what had come is removed then, so that it can be sent from its beginning.
+    """
+    content, size = bodies.text(body, "hash"), bodies.number(body, "bytes", 0, 1 << 62)
+    if not HASH.match(content):
+        raise Refused("invalid_request", "hash is a SHA-256 hash", {"hash": content})
+    # Imported here: sources are mostly small files.
+    from aicrun.agent import store_parts
+
+    place = object_path(home, content)
+    if "offset" not in body:
+        if _touched(place):
+            return {"offset": size}, b""
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        return {"offset": store_parts.begin(place, size)}, b""
+    store_parts.add(place, bodies.number(body, "offset", 0, 1 << 62), payload, size)
     return {}, b""
 
 
 def complete(home: Home, tree: str) -> Tuple[str, ...]:
     """The hashes that are missing for laying out `tree`, sorted; (`tree`,) when its manifest itself is missing."""
     entries = manifest(home, tree)
-    if entries is None:
-        return (tree,)
+    return (tree,) if entries is None else lacking(home, entries)
+
+
+def lacking(home: Home, entries: List[Entry]) -> Tuple[str, ...]:
+    """The contents of `entries` that are not here, sorted; those that are stay safe from the sweep."""
+    objects = object_folder(home)
     wanted = {entry.content for entry in entries if entry.kind != "l"}
-    return tuple(sorted(content for content in wanted if not _touched(object_path(home, content))))
+    return tuple(sorted(one for one in wanted if not _touched("%s/%s/%s" % (objects, one[:2], one))))
 
 
 def manifest(home: Home, tree: str) -> Optional[List[Entry]]:
@@ -106,15 +170,22 @@ def _touched(path: str) -> bool:
     return True
 
 
-def _place(path: str, raw: bytes) -> None:
+def _place(path: str, raw: Any) -> None:
     # Without fsync: a loss of power may leave a wrong content, which laying out detects by its hash.
     folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    temporary = os.path.join(folder, ".put-" + os.urandom(8).hex())
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    temporary = os.path.join(folder, ".put-%s-%d" % (_OWN, next(_NUMBERS)))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(raw)
+        handle = os.open(temporary, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        handle = os.open(temporary, flags, 0o600)
+    try:
+        try:
+            while len(raw):
+                raw = raw[os.write(handle, raw) :]
+        finally:
+            os.close(handle)
         os.rename(temporary, path)
     except BaseException as error:
         os.unlink(temporary)

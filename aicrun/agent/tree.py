@@ -19,6 +19,9 @@ else:
     hashlib, shutil = later.module("hashlib"), later.module("shutil")
 
 _CHUNK = 1024 * 1024
+# FICLONE of the kernel's include/uapi/linux/fs.h. Smaller files are quicker copied than asked about.
+_CLONE = 0x40049409
+_SHARED_BYTES = 1024 * 1024
 
 
 def working_tree(request: JobRequest) -> str:
@@ -82,7 +85,7 @@ def check_path(path: str) -> None:
 
 def _lay_source(home: Home, digest: str, tree: str) -> None:
     entries = store.manifest(home, digest)
-    lacking = store.complete(home, digest)
+    lacking = store.lacking(home, entries) if entries is not None else ()
     if entries is None or lacking:
         message = "the store lacks %d of the source's contents; apply again sends them" % max(1, len(lacking))
         raise Refused("store_incomplete", message, {"tree": digest})
@@ -92,13 +95,18 @@ def _lay_source(home: Home, digest: str, tree: str) -> None:
     growing = os.path.join(os.path.dirname(tree), ".laying-" + os.path.basename(tree))
     shutil.rmtree(growing, ignore_errors=True)
     os.mkdir(growing, 0o700)
+    objects = store.object_folder(home)
+    made: Set[str] = set()
     for entry in entries:
-        place = os.path.join(growing, entry.path)
-        _folder(os.path.dirname(place))
+        place = growing + "/" + entry.path
+        folder = place.rpartition("/")[0]
+        if folder not in made:
+            _folder(folder)
+            made.add(folder)
         if entry.kind == "l":
             os.symlink(entry.content, place)
         else:
-            _copy(store.object_path(home, entry.content), place, entry)
+            _copy("%s/%s/%s" % (objects, entry.content[:2], entry.content), place, entry)
     _check_links(growing, entries)
     os.rename(growing, tree)
 
@@ -138,20 +146,41 @@ def _check_links(tree: str, entries: List[store.Entry]) -> None:
 
 
 def _copy(source: str, place: str, entry: store.Entry) -> None:
-    seen = hashlib.sha256()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    out = os.open(place, flags, 0o755 if entry.kind == "x" else 0o644)
-    with open(source, "rb") as reading, os.fdopen(out, "wb") as writing:
-        while True:
-            chunk = reading.read(_CHUNK)
-            if not chunk:
-                break
-            seen.update(chunk)
-            writing.write(chunk)
+    """Copy what the store has into the tree, and prove it on the way."""
+    seen, flags = hashlib.sha256(), os.O_CLOEXEC | os.O_NOFOLLOW
+    out = os.open(place, flags | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o755 if entry.kind == "x" else 0o644)
+    try:
+        into = os.open(source, flags | os.O_RDONLY)
+        try:
+            # Never a hard link: the tree is the job's own, and what it writes must not reach the store.
+            is_shared = entry.size >= _SHARED_BYTES and _cloned(into, out)
+            while True:
+                chunk = os.read(into, _CHUNK)
+                if not chunk:
+                    break
+                seen.update(chunk)
+                while chunk and not is_shared:
+                    chunk = chunk[os.write(out, chunk) :]
+        finally:
+            os.close(into)
+    finally:
+        os.close(out)
     if seen.hexdigest() != entry.content:
         os.unlink(source)
         message = "the store's copy of %s was damaged and is removed; apply again sends it anew" % entry.path
         raise Refused("store_incomplete", message, {"path": entry.path})
+
+
+def _cloned(source: int, target: int) -> bool:
+    """Let `target` share the blocks of `source`, where the file system can; False when it is still empty."""
+    # Imported here: trees of small files do without.
+    import fcntl
+
+    try:
+        fcntl.ioctl(target, _CLONE, source)
+    except OSError:
+        return False
+    return True
 
 
 def _link_environment(tree: str, path: str) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import IO, Any, TypeVar
 
 from aicrun.errors import AgentBroken
 from aicrun.hosts.agent_files import AgentFiles
 from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
+from aicrun.hosts.agent_store import lacking, send
 from aicrun.hosts.backend import (
+    Content,
     Drained,
     LogSlice,
     Question,
@@ -36,8 +39,8 @@ from aicrun.wire.names import FOLLOW_CAP_BYTES, REPLY_CAP_BYTES
 
 T = TypeVar("T")
 
-# A content of the source may be large and the host's disk slow; bytes arriving is no answer yet.
-PUT_DEADLINE_S = 600.0
+# So many bytes are worth another connection, where that is a quicker one.
+BULK_BYTES = 8 * 1024 * 1024
 FOLLOW_WAIT_S = 10.0
 # Slices of a followed log, 1 MiB at most, that are asked for before the first of them has come.
 SLICES_AHEAD = 4
@@ -66,12 +69,15 @@ class AgentBackend:
 
     def missing(self, tree: str, manifest: bytes, hashes: tuple[str, ...]) -> tuple[str, ...]:
         """Which of `hashes` the host's store lacks; keeps `manifest` as the tree's listing."""
-        answer, _ = self._link.call("store_missing", {"tree": tree, "hashes": list(hashes)}, manifest)
-        return self._texts(answer.get("missing"))
+        return self._texts(lacking(self._link, tree, manifest, hashes))
 
-    def put(self, contents: Iterable[tuple[str, bytes]]) -> None:
-        """Send (hash, bytes) pairs to the store, several ahead of their answers."""
-        self._link.call_each("store_put", (({"hash": name}, raw) for name, raw in contents), PUT_DEADLINE_S)
+    def put(self, contents: Sequence[Content]) -> None:
+        """Send files to the store, several ahead of their answers; many bytes on a connection of their own."""
+        if sum(content.bytes for content in contents) < BULK_BYTES:
+            send(self._link, contents)
+        else:
+            with closing(AgentLink(self._transport.bulk(), self._bundle)) as link:
+                send(link, contents)
 
     def reserve(self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None) -> Reserved:
         """Make the job's record and its keeper; never sent twice by itself."""

@@ -6,7 +6,7 @@ A start is never retried blindly: it is asked for by job id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
@@ -142,6 +142,15 @@ class SmallFile:
     mode: int = 0o644
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A file of this client on its way to a store: the SHA-256 that it had, where it lies, and its size then."""
+
+    hash: str
+    path: str
+    bytes: int
+
+
 class Backend(Protocol):
     """A place that runs jobs. All ids are 16 hex digits; every call is idempotent by job id."""
 
@@ -159,8 +168,11 @@ class Backend(Protocol):
         """Which of `hashes` (SHA-256 of contents) the host's store lacks; keeps `manifest` as the tree's listing."""
         ...
 
-    def put(self, contents: Iterable[tuple[str, bytes]]) -> None:
-        """Send (hash, bytes) pairs to the store; verified there, safe to repeat."""
+    def put(self, contents: Sequence[Content]) -> None:
+        """Send files to the store; verified there, safe to repeat: a large one goes on where it was cut off.
+
+        Raises `PlanStale` (AIC-E650) for a file that is not what was hashed any more.
+        """
         ...
 
     def reserve(self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None) -> Reserved:

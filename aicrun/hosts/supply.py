@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from aicrun.hosts.backend import Backend
+from aicrun.hosts.backend import Backend, Content
 from aicrun.wire.facts import HostReading
 from aicrun.wire.tools import UV, uv_platform
 
@@ -27,5 +26,5 @@ def supply_uv(backend: Backend, reading: HostReading) -> bool:
     words = {"system": reading.system, "machine": reading.architecture, "libc": reading.libc}
     path = fetch_uv(cache, env=os.environ, **words)
     if known is not None:
-        backend.put(((known[2], Path(path).read_bytes()),))
+        backend.put((Content(known[2], path, os.path.getsize(path)),))
     return True

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aicrun.errors import HostRefused, PlanRefused, Way
+from aicrun.hosts.backend import Backend
 from aicrun.lifecycle.events import Happening, StepBegan, StepDone, Tell
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.patience import Patience
@@ -142,7 +143,16 @@ def push(session: Session, item: RunPlan, snapshot: Snapshot, tell: Tell) -> Non
     patience = Patience(session, item.machine, item.run, tell, 30.0)
     missing = patience.ask(lambda backend: backend.missing(source.tree, snapshot.manifest, snapshot.hashes))
     if missing:
-        patience.ask(lambda backend: backend.put(contents(snapshot, missing)))
+        # What a lost connection had brought is not asked for again.
+        is_first = True
+
+        def send(backend: Backend) -> None:
+            nonlocal is_first
+            still = missing if is_first else backend.missing(source.tree, snapshot.manifest, snapshot.hashes)
+            is_first = False
+            backend.put(contents(snapshot, still))
+
+        patience.ask(send)
     tell(StepDone(item.run, "push", words if missing else f"{words}: all there", time.monotonic() - began))
 
 

@@ -135,17 +135,18 @@ def _walked(root: str) -> Iterator[str]:
 
 
 def _without_caches(root: str, paths: Iterable[str]) -> Iterator[str]:
-    venvs: dict[str, bool] = {}
+    wanted: dict[str, bool] = {"": True}
 
-    def is_venv(folder: str) -> bool:
-        if folder not in venvs:
-            venvs[folder] = os.path.exists(os.path.join(root, folder, "pyvenv.cfg"))
-        return venvs[folder]
+    def is_wanted(folder: str) -> bool:
+        if folder not in wanted:
+            above, _, name = folder.rpartition("/")
+            is_cache = name in CACHES or os.path.exists(os.path.join(root, folder, "pyvenv.cfg"))
+            wanted[folder] = is_wanted(above) and not is_cache
+        return wanted[folder]
 
     for path in paths:
-        parts = path.split("/")
-        folders = ["/".join(parts[: depth + 1]) for depth in range(len(parts) - 1)]
-        if CACHES.isdisjoint(parts) and not path.endswith((".pyc", ".pyo")) and not any(map(is_venv, folders)):
+        folder, _, name = path.rpartition("/")
+        if name not in CACHES and not name.endswith((".pyc", ".pyo")) and is_wanted(folder):
             yield path
 
 

@@ -30,6 +30,7 @@ class Session:
 
     `deadline_s` is how long one of many is waited for. `waiting` is told each time that a question to several takes
     longer than a moment, and None when it waits no more.
+    `cache` is a folder for what can be found out again; empty: nothing is kept.
     """
 
     inventory: Inventory
@@ -39,6 +40,7 @@ class Session:
     secrets: SecretValues = field(default_factory=SecretValues)
     deadline_s: float = DEADLINE_S
     waiting: Callable[[Waiting | None], None] = lambda _: None
+    cache: str = ""
     _open: dict[str, Backend] = field(default_factory=dict)
 
     @property

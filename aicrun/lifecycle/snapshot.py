@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from aicrun.errors import PlanStale, UsageError, Way
+from aicrun.hosts.backend import Content
+from aicrun.lifecycle.known_files import KnownFiles
 from aicrun.lifecycle.listing import files_of, git_words
 from aicrun.spec.model import RunSpec, SourceSpec
 from aicrun.wire.hashes import canonical, tree_hash
@@ -55,17 +57,18 @@ class Snapshot:
         return tuple(dict.fromkeys(entry.content for entry in self.entries if entry.kind != "l"))
 
 
-def take(spec: RunSpec, aside: Iterable[str] = ()) -> Snapshot | None:
+def take(spec: RunSpec, aside: Iterable[str] = (), cache: str = "") -> Snapshot | None:
     """The snapshot of a spec's source, or None when it has none.
 
     The spec's own file, `aside` (the inventory), saved plans, the workspace and a `file:` upload target are no code:
-    left in, a change of a limit or an earlier checkpoint would look like another run.
+    left in, a change of a limit or an earlier checkpoint would look like another run. `cache` is this client's folder
+    for what it knows of files that have not changed (empty: all are read).
     Raises `UsageError` for an empty source, a link that leaves the tree, or a name that is not UTF-8.
     """
     if spec.source is None:
         return None
     own = [os.path.join(spec.folder, os.path.basename(spec.file)) if spec.file else "", *aside, *_outputs(spec)]
-    return look_at(spec.source, [os.path.abspath(path) for path in own if path])
+    return look_at(spec.source, [os.path.abspath(path) for path in own if path], cache)
 
 
 def _outputs(spec: RunSpec) -> Iterator[str]:
@@ -77,10 +80,12 @@ def _outputs(spec: RunSpec) -> Iterator[str]:
             yield path
 
 
-def look_at(source: SourceSpec, aside: Iterable[str] = ()) -> Snapshot:
+def look_at(source: SourceSpec, aside: Iterable[str] = (), cache: str = "") -> Snapshot:
     """The snapshot of a folder; see `take`."""
     root = source.path
-    entries = tuple(entry for path in files_of(source, aside) if (entry := _entry(root, path)) is not None)
+    known = KnownFiles(cache, root)
+    entries = tuple(entry for path in files_of(source, aside) if (entry := _entry(root, path, known)) is not None)
+    known.keep()
     if not entries:
         raise UsageError(
             "AIC-E653",
@@ -106,8 +111,8 @@ def _dirty(root: str) -> tuple[str, ...]:
     return tuple(line[2:].strip() for line in lines[:_DIRTY_MOST])
 
 
-def _entry(root: str, path: str) -> Entry | None:
-    full = os.path.join(root, path)
+def _entry(root: str, path: str, known: KnownFiles) -> Entry | None:
+    full = f"{root}/{path}"
     try:
         path.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -118,14 +123,18 @@ def _entry(root: str, path: str) -> Entry | None:
             ways=(Way("rename it, or leave its folder out:", "aicrun explain source.exclude"),),
         ) from error
     try:
-        mode = os.lstat(full).st_mode
+        state = os.lstat(full)
     except FileNotFoundError:
         return None  # git still knows it, the person has removed it
+    mode = state.st_mode
     if stat.S_ISLNK(mode):
         return Entry(path, "l", _target(root, path, os.readlink(full)), 0)
     if not stat.S_ISREG(mode):
         return None
-    content, size = _hashed(full)
+    content, size = known.hash_of(path, state), state.st_size
+    if not content:
+        content, size = _hashed(full)
+        known.learn(path, state, content)
     if path.endswith(".json") and _is_plan(full):
         return None
     return Entry(path, "x" if mode & stat.S_IXUSR else "f", content, size)
@@ -174,16 +183,9 @@ def _changing(full: str) -> PlanStale:
     )
 
 
-def contents(snapshot: Snapshot, wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """(hash, bytes) of the `wanted` contents; raises `PlanStale` for a file that is not what was hashed any more."""
-    where = {entry.content: entry.path for entry in reversed(snapshot.entries) if entry.kind != "l"}
-    for content in wanted:
-        full = os.path.join(snapshot.root, where[content])
-        try:
-            with open(full, "rb") as stream:
-                raw = stream.read()
-        except OSError as error:
-            raise _changing(full) from error
-        if hashlib.sha256(raw).hexdigest() != content:
-            raise _changing(full)
-        yield content, raw
+def contents(snapshot: Snapshot, wanted: Iterable[str]) -> tuple[Content, ...]:
+    """The files that have the `wanted` contents, ready to be sent."""
+    where = {entry.content: entry for entry in reversed(snapshot.entries) if entry.kind != "l"}
+    return tuple(
+        Content(content, os.path.join(snapshot.root, where[content].path), where[content].size) for content in wanted
+    )

@@ -25,7 +25,7 @@ def gathered(session: Session, specs: tuple[RunSpec, ...]) -> tuple[tuple[Wanted
     Raises what `snapshot.take` raises. A secret's value is not read, only whether it is there.
     """
     aside = [session.inventory.file] if session.inventory.file else []
-    snapshots = {spec.name: taken for spec in specs if (taken := take(spec, aside)) is not None}
+    snapshots = {spec.name: taken for spec in specs if (taken := take(spec, aside, session.cache)) is not None}
     return tuple(_wanted(session, spec, snapshots.get(spec.name)) for spec in specs), snapshots
 
 

@@ -1,4 +1,4 @@
-"""Where a person's own files of aicrun lie on this machine: configuration and state, as XDG says. Pure."""
+"""Where a person's own files of aicrun lie on this machine: configuration, state and cache, as XDG says. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def config_folder(env: Mapping[str, str]) -> str:
 def state_folder(env: Mapping[str, str]) -> str:
     """The folder of the ledger; it need not be there."""
     return os.path.join(_base(env, "XDG_STATE_HOME", ".local/state"), "aicrun")
+
+
+def cache_folder(env: Mapping[str, str]) -> str:
+    """The folder of what can be found out or fetched again; it need not be there."""
+    return os.path.join(_base(env, "XDG_CACHE_HOME", ".cache"), "aicrun")
 
 
 def _base(env: Mapping[str, str], name: str, otherwise: str) -> str:

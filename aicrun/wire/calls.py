@@ -61,6 +61,7 @@ CALLS = (
     "file_finish",
     "files_look",
     "files_put",
+    "store_part",
 )
 
 REFUSALS = (

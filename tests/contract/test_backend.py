@@ -14,9 +14,9 @@ from contract.conftest import RUN_ID, Account
 from private_locks import made_private
 from support import processes_with, until
 
-from aicrun.errors import AgentBroken, HostRefused, HostUnreachable
+from aicrun.errors import AgentBroken, HostRefused, HostUnreachable, PlanStale
 from aicrun.hosts.agent_backend import AgentBackend
-from aicrun.hosts.backend import Question
+from aicrun.hosts.backend import Content, Question
 from aicrun.hosts.connect import connect
 from aicrun.spec.model import LocalReach, Machine, SlurmReach, SshReach
 from aicrun.wire.hashes import tree_hash
@@ -60,7 +60,7 @@ def test_a_source_is_pushed_by_content_and_laid_out(backend: AgentBackend, accou
     missing = backend.missing(tree, manifest, tuple(hashes.values()))
     assert sorted(missing) == sorted(set(hashes.values()))
     by_hash = {hashes[path]: raw for path, raw in files.items()}
-    backend.put((content, by_hash[content]) for content in missing)
+    backend.put([on_disk(account.home, by_hash[content]) for content in missing])
     assert backend.missing(tree, manifest, tuple(hashes.values())) == ()
     request = account.request(command=("cat f7.txt f99.txt",), source=Source(tree, len(files), 190))
     started(backend, request)
@@ -68,11 +68,25 @@ def test_a_source_is_pushed_by_content_and_laid_out(backend: AgentBackend, accou
     assert backend.log(request.job_id, "command", 0, 1000, 0).data == b"719"
 
 
-def test_a_put_with_a_wrong_hash_is_refused_and_the_connection_goes_on(backend: AgentBackend) -> None:
-    right = hashlib.sha256(b"1").hexdigest()
-    with refusal("invalid_request"):
-        backend.put([(right, b"2"), (right, b"1"), (right, b"3")])
-    assert backend.missing("", b"", (right,)) == ()
+def on_disk(folder: Path, raw: bytes) -> Content:
+    """A file of this client with these bytes."""
+    content = hashlib.sha256(raw).hexdigest()
+    path = folder / f"to-send-{content[:16]}"
+    path.write_bytes(raw)
+    return Content(content, str(path), len(raw))
+
+
+def test_a_file_that_is_not_what_was_hashed_is_not_sent_and_the_next_connection_goes_on(
+    backend: AgentBackend, account: Account
+) -> None:
+    right, large = on_disk(account.home, b"1"), on_disk(account.home, b"2" * 3_000_000)
+    for content, other in ((right, b"2"), (large, b"2" * 2_999_999 + b"3"), (large, b"2" * 2_999_999)):
+        Path(content.path).write_bytes(other)
+        with pytest.raises(PlanStale, match="changed while"):
+            backend.put([content])
+    assert set(backend.missing("", b"", (right.hash, large.hash))) == {right.hash, large.hash}
+    backend.put([on_disk(account.home, b"1"), on_disk(account.home, b"2" * 3_000_000)])
+    assert backend.missing("", b"", (right.hash, large.hash)) == ()
 
 
 def test_a_source_that_was_not_pushed_is_refused_before_a_start(backend: AgentBackend, account: Account) -> None:

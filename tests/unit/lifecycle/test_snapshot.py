@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aicrun.errors import PlanStale, UsageError
+from aicrun.errors import UsageError
 from aicrun.lifecycle.listing import files_of, matches
 from aicrun.lifecycle.snapshot import contents, look_at, take
 from aicrun.spec.model import CheckpointSpec, RunSpec, SourceSpec, UploadSpec
@@ -159,13 +160,61 @@ def test_the_manifest_lists_every_entry_with_its_size(tree: Path) -> None:
     assert snapshot.largest[0] == ("data/big.bin", 100)
 
 
-def test_contents_are_sent_as_they_were_hashed(tree: Path) -> None:
+def test_contents_are_the_files_as_they_were_hashed(tree: Path) -> None:
     snapshot = look_at(SourceSpec(str(tree)))
-    assert {raw for _, raw in contents(snapshot, snapshot.hashes)} == {b"x" * 100, b"a\n", b"print(1)\n"}
+    sent = contents(snapshot, snapshot.hashes)
+    assert {Path(content.path).read_bytes() for content in sent} == {b"x" * 100, b"a\n", b"print(1)\n"}
+    assert all(hashlib.sha256(Path(content.path).read_bytes()).hexdigest() == content.hash for content in sent)
 
 
-def test_a_file_that_changes_while_it_is_sent_is_noticed(tree: Path) -> None:
-    snapshot = look_at(SourceSpec(str(tree)))
-    write(tree, train_DOT_py="print(2)\n")
-    with pytest.raises(PlanStale, match=r"train\.py changed while"):
-        list(contents(snapshot, snapshot.hashes))
+@pytest.fixture
+def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were just written count as written long ago."""
+    monkeypatch.setattr("aicrun.lifecycle.known_files.SETTLED_NS", -(10**18))
+
+
+def believed(cache: Path) -> dict[str, list[object]]:
+    """What the cache says of each file; every hash is then made a wrong one, which only who reads the file notices."""
+    (path,) = (cache / "sources").iterdir()
+    kept = json.loads(path.read_text())
+    wrong = {name: [look, "0" * 64] for name, (look, _) in kept["files"].items()}
+    path.write_text(json.dumps(dict(kept, files=wrong)))
+    return dict(kept["files"])
+
+
+def hashes(tree: Path, cache: Path) -> dict[str, str]:
+    return {entry.path: entry.content for entry in look_at(SourceSpec(str(tree)), cache=str(cache)).entries}
+
+
+@pytest.mark.usefixtures("long_ago")
+def test_a_file_that_looks_as_it_did_is_not_read_again(tree: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = hashes(tree, cache)
+    assert set(believed(cache)) == set(first)
+    kept = (tree / "train.py").stat()
+    (tree / "train.py").write_text("print(2)\n")
+    os.utime(tree / "train.py", ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    second = hashes(tree, cache)
+    assert second["lib/a.py"] == second["data/big.bin"] == "0" * 64
+    assert second["train.py"] == hashlib.sha256(b"print(2)\n").hexdigest()
+
+
+def test_a_file_that_was_just_written_is_read_again(tree: Path, tmp_path: Path) -> None:
+    hashes(tree, tmp_path / "cache")
+    assert not (tmp_path / "cache/sources").exists()
+
+
+@pytest.mark.usefixtures("long_ago")
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1, "root": 3, "files": {}}', '{"schema": 2}'])
+def test_a_cache_that_cannot_be_read_costs_nothing_but_time(tree: Path, tmp_path: Path, text: str) -> None:
+    cache = tmp_path / "cache"
+    first = hashes(tree, cache)
+    (path,) = (cache / "sources").iterdir()
+    path.write_text(text)
+    assert hashes(tree, cache) == first
+
+
+@pytest.mark.usefixtures("long_ago")
+def test_a_cache_that_cannot_be_written_is_no_fault(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    assert set(hashes(tree, tmp_path / "cache")) == {"data/big.bin", "lib/a.py", "train.py"}
