@@ -116,6 +116,7 @@ def _ours(request: JobRequest, attempt: int, account_home: str) -> Dict[str, str
         names.ATTEMPT: str(attempt),
         names.CHECKPOINT_DIR: request.checkpoints,
         "FLEXAI_OUTPUT_CHECKPOINT_DIR": request.checkpoints,
+        names.INPUT_CHECKPOINT: "",
         names.RESUME_FROM: "",
         names.PORT: str(_free_port()),
     }

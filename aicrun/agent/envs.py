@@ -6,9 +6,9 @@ It runs as `boot.py setup JOBDIR`, a process of its own with its own log; what f
 import os
 import sys
 import time
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
-from aicrun.agent import build, vault
+from aicrun.agent import build, lookup, vault
 from aicrun.agent.environment import environment
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.programs import command_folder, shell_argv
@@ -17,6 +17,9 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.tree import lay_out
 from aicrun.wire import names
 from aicrun.wire.jobs import SCHEMA, JobRequest
+
+# A data set may have millions of files on a slow disk; the run must not wait for a number.
+WEIGH_S = 5.0
 
 
 def main(job_folder: str) -> int:
@@ -53,6 +56,7 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     tree = lay_out(home, request)
     command_folder(request)
     shop.say("working tree %s" % tree)
+    inputs = weighed(request.inputs, shop)
     built, uv = False, ""
     if request.setup.key:
         uv = build.find_uv(home, env["HOME"], request.path)
@@ -65,6 +69,7 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
         _run_commands(request, tree, shop)
     took_s = round(time.monotonic() - began, 3)
     result = {"schema": SCHEMA, "tree": tree, "env": request.setup.path, "built": built, "uv": uv, "took_s": took_s}
+    result["inputs"] = inputs
     write_record(result_path, result)
     return result
 
@@ -74,6 +79,39 @@ def _try(path: str, shop: build.Workshop) -> None:
     python = os.path.join(path, "bin", "python")
     shop.say("using the environment %s as it is" % path)
     shop.run((python, "-I", "-S", "-c", ""), "/", "trying %s of setup.venv" % python)
+
+
+def weighed(inputs: Dict[str, str], shop: build.Workshop) -> Dict[str, Any]:
+    """What lies at each input now: files and bytes, never hashed. Raises `SetupFailed` for one that cannot be read."""
+    found = {}
+    for name, path in sorted(inputs.items()):
+        why = lookup.unreadable(path)
+        if why:
+            raise build.SetupFailed("input %s: %s: %s" % (name, path, why))
+        files, size, is_whole = _weight(path)
+        found[name] = {"path": path, "files": files, "bytes": size, "whole": is_whole}
+        least = "" if is_whole else "at least "
+        shop.say("input %s: %s%d files, %d bytes in %s" % (name, least, files, size, path))
+    return found
+
+
+def _weight(path: str) -> Tuple[int, int, bool]:
+    """(files, bytes, whether that is all); what takes longer than `WEIGH_S` is not counted to its end."""
+    if not os.path.isdir(path):
+        return 1, os.stat(path).st_size, True
+    files = size = 0
+    until = time.monotonic() + WEIGH_S
+    for folder, _, listed in os.walk(path):
+        for name in listed:
+            try:
+                size += os.stat(os.path.join(folder, name)).st_size
+            except OSError:
+                # A link to nothing counts as a file without bytes.
+                pass
+            files += 1
+        if time.monotonic() > until:
+            return files, size, False
+    return files, size, True
 
 
 def _run_commands(request: JobRequest, tree: str, shop: build.Workshop) -> None:

@@ -1,14 +1,15 @@
-"""What a run names of this host and a plan must know before there is a job: programs, and folders of wheels.
+"""What a run names of this host and a plan must know before there is a job: programs, folders of wheels, inputs.
 
 It must not run anything, nor read what is in a file.
 """
 
 import os
+import stat
 from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
 
 from aicrun.agent import later
 from aicrun.agent.environment import login_environment
-from aicrun.wire.facts import Program, WheelFolder
+from aicrun.wire.facts import InputSeen, Program, WheelFolder
 
 if TYPE_CHECKING:
     import hashlib
@@ -18,6 +19,7 @@ else:
 PROGRAMS_MOST = 100
 FOLDERS_MOST = 20
 ENVIRONMENTS_MOST = 200
+INPUTS_MOST = 100
 # What uv takes from a folder of wheels.
 ARCHIVES = (".whl", ".zip", ".tar.gz")
 
@@ -55,10 +57,32 @@ def wheel_folders(asked: Any, home_folder: str) -> List[WheelFolder]:
     return found
 
 
+def inputs(asked: Any, home_folder: str) -> List[InputSeen]:
+    """One answer for each path of `asked`, which may begin with `~`."""
+    paths = [path for path in asked if isinstance(path, str)] if isinstance(asked, (list, tuple)) else []
+    return [InputSeen(path, unreadable(_beyond(path, home_folder))) for path in paths[:INPUTS_MOST]]
+
+
+def unreadable(place: str) -> str:
+    """Why this account cannot read the file or list the folder `place`; empty when it can."""
+    try:
+        mode = os.stat(place).st_mode
+    except OSError as error:
+        return error.strerror or "it cannot be looked at"
+    if stat.S_ISDIR(mode):
+        return "" if os.access(place, os.R_OK | os.X_OK) else "Permission denied"
+    if not stat.S_ISREG(mode):
+        return "it is neither a file nor a folder"
+    return "" if os.access(place, os.R_OK) else "Permission denied"
+
+
+def _beyond(path: str, home_folder: str) -> str:
+    return home_folder + path[1:] if path == "~" or path.startswith("~/") else path
+
+
 def _place(word: str, searched: str, home_folder: str) -> str:
     """The program's path; empty when there is none."""
-    if word.startswith("~/"):
-        word = home_folder + word[1:]
+    word = _beyond(word, home_folder)
     if os.sep in word:
         return word if _is_program(word) else ""
     places = (os.path.join(folder, word) for folder in searched.split(os.pathsep) if os.path.isabs(folder))

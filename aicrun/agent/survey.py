@@ -34,7 +34,9 @@ def survey(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, 
     envs = (envs_folder(data, reading.home), list(reading.envs_ready))
     found = lookup.programs(question.get("programs"), question.get("path") or (), reading.home, envs)
     folders = lookup.wheel_folders(question.get("wheels"), reading.home)
-    return {"reading": to_json(lean.replace(reading, programs=tuple(found), wheels=tuple(folders)))}, b""
+    inputs = lookup.inputs(question.get("inputs"), reading.home)
+    reading = lean.replace(reading, programs=tuple(found), wheels=tuple(folders), inputs=tuple(inputs))
+    return {"reading": to_json(reading)}, b""
 
 
 def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_cards: bool) -> HostReading:

@@ -22,7 +22,8 @@ class Question:
     `runs`: names whose records and measured facts are wanted; `paths`: volumes to look at (may begin with `~`);
     `data`: the machine's data volume (may be empty), below which built environments are looked for.
     `programs`: first words of commands, each with the PATH that its job sets itself (empty: the usual one, which
-    begins with `path`, the machine's own folders). `wheels`: folders of wheels (may begin with `~`).
+    begins with `path`, the machine's own folders). `wheels`: folders of wheels, `inputs`: files and folders that a run
+    reads (both may begin with `~`).
     """
 
     runs: tuple[str, ...] = ()
@@ -32,6 +33,7 @@ class Question:
     path: tuple[str, ...] = ()
     programs: tuple[tuple[str, str], ...] = ()
     wheels: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

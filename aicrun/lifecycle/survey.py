@@ -16,6 +16,7 @@ from aicrun.lifecycle.events import Waiting
 from aicrun.lifecycle.session import Session
 from aicrun.plan.ask import interpreters_to_ask, paths_to_ask, wheels_to_ask
 from aicrun.plan.first_word import programs_to_ask
+from aicrun.plan.inputs import inputs_to_ask
 from aicrun.plan.model import Fleet, MachineView
 from aicrun.plan.twins import counted_once
 from aicrun.spec.model import LocalReach, Machine, Reached, RunSpec
@@ -133,8 +134,8 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
         paths = paths_to_ask(specs, machine) or (machine.data or "~",)
         try:
             programs = (*programs_to_ask(specs, machine), *interpreters_to_ask(specs, machine))
-            wheels = wheels_to_ask(specs, machine)
-            return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, wheels))
+            about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine))
+            return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, *about))
         finally:
             # Also of one that gave no answer; a configuration that cannot be read was told by the survey.
             with contextlib.suppress(AicrunError):

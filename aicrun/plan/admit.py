@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from aicrun.plan import twins, words
 from aicrun.plan.environment import chosen_python, has_environment
+from aicrun.plan.inputs import inputs_at
 from aicrun.plan.model import MachineView, Rejection
 from aicrun.plan.placeholders import names_in
 from aicrun.plan.places import absolute, as_asked, volume_here, volumes, workspace_volume
@@ -42,7 +43,16 @@ class Need:
         setup = spec.setup
         python = (setup.python, setup.venv, setup.wheels) if setup and (has_environment(setup) or setup.venv) else None
         places = (workspace_volume(spec), spec.checkpoints.path, spec.checkpoints.upload)
-        parts = (spec.machine, python, places, uses_data(spec), self.use_kept, self.own_jobs, self.only_on)
+        parts = (
+            spec.machine,
+            python,
+            places,
+            tuple(spec.inputs.values()),
+            uses_data(spec),
+            self.use_kept,
+            self.own_jobs,
+            self.only_on,
+        )
         return repr(parts)
 
 
@@ -209,6 +219,15 @@ def _wheels(machine: Machine, reading: HostReading, need: Need) -> Iterator[Reje
         yield Rejection("wheels", shown, offered, True, f"setup.wheels: {shown} {what}")
 
 
+def _inputs(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    seen = {absolute(one.path, reading.home): one.why for one in reading.inputs}
+    for name, path in inputs_at(need.spec, machine, reading.home).items():
+        why = seen.get(path, "")
+        if why:
+            told = f"input {name}, {words.harmless(path)}: {words.harmless(why)}"
+            yield Rejection("input_missing", path, "none", True, told)
+
+
 CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] = (
     _drained,
     _data,
@@ -219,6 +238,7 @@ CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] 
     _python,
     _venv,
     _wheels,
+    _inputs,
     _jobs,
 )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicrun.plan.environment import has_environment, setup_on
+from aicrun.plan.inputs import input_variables, inputs_at
 from aicrun.plan.model import Candidate, CardOn, Wanted
 from aicrun.plan.placeholders import escaped, fill, finish
 from aicrun.plan.places import absolute, cache, data, machine_values, workspace
@@ -64,13 +65,8 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
     checkpoints, link = _checkpoints(wanted, folder, values, site.reading.home)
     setup = setup_on(wanted, site.machine, site.reading)
     return JobRequest(
-        job_id="",
-        run=spec.name,
-        run_id=site.run_id,
-        rank="",
-        digest=digest_of(wanted),
-        client=Client("", "", ""),
-        execution=execution_of(wanted),
+        # Job id, rank and client are the start's to say.
+        *("", spec.name, site.run_id, "", digest_of(wanted), Client("", "", ""), execution_of(wanted)),
         workspace=folder,
         command=tuple(fill(part, values) for part in spec.command),
         named=site.named,
@@ -100,6 +96,7 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         card_need=card_need(spec),
         left_out=site.left_out,
         preflight=preflight(spec),
+        inputs=inputs_at(spec, site.machine, site.reading.home),
     )
 
 
@@ -181,6 +178,8 @@ def _env(wanted: Wanted, site: Site, values: Mapping[str, str]) -> dict[str, str
     }
     # What the machine's owner wrote is no template: a `${…}` in it reaches the job as it stands.
     env.update({key: escaped(value) for key, value in site.machine.env.items()})
+    found = inputs_at(wanted.spec, site.machine, home)
+    env.update({key: escaped(value) for key, value in input_variables(found).items()})
     env.update({key: fill(value, values) for key, value in wanted.spec.env.items()})
     return env
 

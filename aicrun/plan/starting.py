@@ -25,7 +25,7 @@ from aicrun.plan.placeholders import names_in
 from aicrun.plan.reconcile import Move
 from aicrun.plan.rejected import rejected
 from aicrun.plan.rooms import filled_warnings, room_warnings
-from aicrun.plan.steps import asks, environment_rows, large_files, measured, steps, terms
+from aicrun.plan.steps import asks, environment_rows, input_rows, large_files, measured, steps, terms
 from aicrun.plan.surviving import survival_rows, survival_warnings
 from aicrun.plan.task import Task, blank, refused
 from aicrun.plan.waiting import to_wait_for
@@ -121,7 +121,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         verdicts=placement.verdicts,
         rows=tuple(rows),
         after=_line_rows(task, placement, chosen, world.known) if line else (),
-        terms=(*terms(wanted), *survival_rows(site.reading), *unseen_rows(wanted, world.known)),
+        terms=(*input_rows(made), *terms(wanted), *survival_rows(site.reading), *unseen_rows(wanted, world.known)),
         nearest=_nearest(placement),
         in_order=in_order,
         env=environment_rows(wanted, made),

@@ -13,6 +13,7 @@ from aicrun.plan import words
 from aicrun.plan.changes import source_words
 from aicrun.plan.draft import JOB_ID, RUN_ID
 from aicrun.plan.environment import has_environment, lock_of
+from aicrun.plan.inputs import input_words
 from aicrun.plan.known import Known
 from aicrun.plan.locks import packages
 from aicrun.plan.model import Wanted
@@ -64,6 +65,11 @@ def environment_rows(wanted: Wanted, draft: JobRequest) -> Rows:
     """The job's variables worth showing: the two cache folders, then what the spec sets."""
     keys = dict.fromkeys(("HF_HOME", "TORCH_HOME", *wanted.spec.env))
     return tuple((key, _value(draft.env[key])) for key in keys if key in draft.env)
+
+
+def input_rows(draft: JobRequest) -> Rows:
+    """Where the run's inputs lie."""
+    return (("inputs", input_words(draft.inputs)),) if draft.inputs else ()
 
 
 def terms(wanted: Wanted) -> Rows:

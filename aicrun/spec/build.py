@@ -111,6 +111,7 @@ def run_spec(root: Node, file: str, folder: str, overrides: tuple[str, ...]) -> 
         notes=tree.text("notes"),
         overrides=overrides,
         retry=_retry(tree),
+        inputs=_inputs(tree),
     )
 
 
@@ -244,6 +245,11 @@ def _setup(tree: _Tree, *, has_card: bool) -> SetupSpec | None:
         wheels=tree.text("setup", "wheels"),
         index=tree.list("setup", "index"),
     )
+
+
+def _inputs(tree: _Tree) -> dict[str, str]:
+    inputs = tree.root.at("inputs")
+    return {name: tree.text("inputs", name, "path") for name in inputs.keys} if inputs is not None else {}
 
 
 def _limits(tree: _Tree) -> LimitsSpec:

@@ -152,6 +152,7 @@ class RunSpec:
 
     `execution`, `supervision` and `selector` are the three classes of fields of design section 5, as written
     (unset keys absent, source text of scalars): the digest and every printed difference come from them.
+    `inputs` are paths on the machine by name (may hold placeholders).
     `overrides` are the `--set` arguments that shaped it, in order. `command` is one text for the shell, or argv
     when `is_argv`.
     """
@@ -181,6 +182,7 @@ class RunSpec:
     notes: str = ""
     overrides: tuple[str, ...] = ()
     retry: RetrySpec | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _command(root)
     yield from _owned(root)
     yield from _secrets(root)
+    yield from _inputs(root)
     yield from ending_findings(root)
     if folder:
         yield from missing_files(root, folder)
@@ -92,8 +93,7 @@ def _upside_down(node: Node, path: Path) -> Finding:
 
 def _paths(root: Node) -> Iterator[Finding]:
     on_machine: tuple[Path, ...] = (("workspace",), ("machine", "disk", "path"))
-    on_machine += tuple(_secret_files(root))
-    on_machine += (("setup", "venv"), ("setup", "wheels"))
+    on_machine += (*_secret_files(root), *_input_paths(root), ("setup", "venv"), ("setup", "wheels"))
     in_tree: tuple[Path, ...] = (("cwd",), ("checkpoints", "path"), ("setup", "requirements"), ("setup", "lock"))
     for path in on_machine:
         node = root.at(*path)
@@ -112,6 +112,11 @@ def _paths(root: Node) -> Iterator[Finding]:
             message = f'"{dotted(path)}" stays below the tree, and "{short(text)}" leads out of it'
             help_ = "write it relative to the top of the tree, without .."
             yield Finding("AIC-E124", message, range_of(node), path, helps=(help_,))
+
+
+def _input_paths(root: Node) -> Iterator[Path]:
+    inputs = root.at("inputs")
+    yield from (("inputs", name, "path") for name in (inputs.keys if inputs is not None else ()))
 
 
 def _secret_files(root: Node) -> Iterator[Path]:
@@ -223,6 +228,17 @@ def _secrets(root: Node) -> Iterator[Finding]:
             seen.setdefault(name, key)
             if source is not None and {"file", "command"} <= set(source.keys):
                 yield exclusive(source, (*path, name), "file", "command")
+
+
+def _inputs(root: Node) -> Iterator[Finding]:
+    """Two inputs whose names differ in case only would share one variable."""
+    inputs, seen = root.at("inputs"), dict[str, Node]()
+    for name, key in inputs.keys.items() if inputs is not None else ():
+        first = seen.setdefault(name.upper(), key)
+        if first is not key:
+            message = f"two inputs would be AICRUN_INPUT_{name.upper()}"
+            also = (range_of(first), "first here")
+            yield Finding("AIC-E114", message, range_of(key), ("inputs", name), "and here", also=also)
 
 
 def _named(item: Node) -> list[tuple[str, Node, Node | None]]:

@@ -11,10 +11,13 @@ from aicrun.spec.findings import Finding, Range, range_of
 from aicrun.spec.model import UPLOAD_SCHEMES
 from aicrun.spec.nodes import Node, Path, dotted
 
+# Stands for every key of a mapping whose keys are free.
+ANY = "*"
+
 # Field, the values that are supported (none: the key itself is not), what to do meanwhile.
 NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
     (("source", "git"), (), "clone it here and use source: {path: …}"),
-    (("inputs",), (), "name the paths in env"),
+    (("inputs", ANY, "from"), (), "bring it to the machine once, and name its path there"),
     (("resume",), (), "let the command look for its own last checkpoint"),
     (("notify",), (), "use aicrun wait"),
     (("params",), (), "use one --set for each run, with a name of its own"),
@@ -29,7 +32,7 @@ def meanwhile(*path: str) -> str:
 
     Advice asks here, so that no help leads into a refusal, and heals when a row goes.
     """
-    return next((help_ for field, values, help_ in NOT_YET if path[: len(field)] == field and not values), "")
+    return next((help_ for field, values, help_ in NOT_YET if not values and _is_below(path, field)), "")
 
 
 def upload_example() -> str:
@@ -39,7 +42,7 @@ def upload_example() -> str:
 
 def unsupported_findings(root: Node) -> Iterator[Finding]:
     """A finding for each field that is there and is not supported, or is a reserved word."""
-    for path, values, help_ in NOT_YET:
+    for path, values, help_ in _each(root):
         node = root.at(*path)
         if node is None or node.text in values or (values and node.children is not None):
             continue
@@ -52,6 +55,23 @@ def unsupported_findings(root: Node) -> Iterator[Finding]:
             yield Finding(
                 "AIC-E151", f'"{word}" is a reserved word', range_of(root.keys[word]), (word,), helps=(help_,)
             )
+
+
+def _is_below(path: tuple[str, ...], field: Path) -> bool:
+    pairs = zip(path, field, strict=False)
+    return len(path) >= len(field) and all(wanted in (step, ANY) for step, wanted in pairs)
+
+
+def _each(root: Node) -> Iterator[tuple[Path, tuple[str, ...], str]]:
+    """The rows of `NOT_YET`, one for each key that `ANY` stands for."""
+    for path, values, help_ in NOT_YET:
+        if ANY not in path:
+            yield path, values, help_
+            continue
+        place = path.index(ANY)
+        above = root.at(*path[:place])
+        for key in above.keys if above is not None else ():
+            yield (*path[:place], key, *path[place + 1 :]), values, help_
 
 
 def _key(root: Node, path: Path) -> Range:

@@ -178,13 +178,22 @@ class WheelFolder:
 
 
 @lean.dataclass(frozen=True)
+class InputSeen:
+    """A file or folder that a run reads, `path` as it was asked for; `why` it cannot, empty when this account can."""
+
+    path: str
+    why: str = ""
+
+
+@lean.dataclass(frozen=True)
 class HostReading:
     """Everything one survey call learned.
 
     `measured` holds facts of earlier jobs of the asked run names, newest first. `envs_ready` are the keys of complete
     environments below the data folder. `unreadable_records` names run records that are there and cannot be read:
     they may be the run, so they refuse a start. `drain` is there while no new run of this account starts here.
-    `programs` answers for the first words of commands that were asked for, `wheels` for folders of wheels.
+    `programs` answers for the first words of commands that were asked for, `wheels` for folders of wheels,
+    `inputs` for files and folders to read.
     """
 
     hostname: str
@@ -222,3 +231,4 @@ class HostReading:
     drain: Optional[Drain] = None
     programs: Tuple[Program, ...] = ()
     wheels: Tuple[WheelFolder, ...] = ()
+    inputs: Tuple[InputSeen, ...] = ()

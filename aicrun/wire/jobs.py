@@ -125,6 +125,7 @@ class JobRequest:
     `first_attempt` is above 1 when earlier jobs of the run were lost and this one goes on with their retries.
     `left_out` are machines that a person left out although they may hold another copy of the run.
     `preflight` is empty for none, `auto` (where torch is installed), `cuda`, `rocm`, or `run:` and a command.
+    `inputs` are files and folders of the host by name, which the command reads and nobody changes.
     """
 
     job_id: str
@@ -164,6 +165,7 @@ class JobRequest:
     card_need: CardNeed = CardNeed()
     left_out: Tuple[str, ...] = ()
     preflight: str = ""
+    inputs: Dict[str, str] = lean.field(default_factory=dict)
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
