@@ -60,6 +60,7 @@ def _shares(need: Need) -> bool:
     named = selector.names or need.own_jobs or need.only_on or (selector.gpu is not None and selector.gpu.uuid)
     setup = need.spec.setup
     folders = (*volumes(need.spec), *((setup.venv, setup.wheels) if setup is not None else ()))
+    folders += tuple(need.spec.inputs.values())
     return not named and not any("machine.name" in path for path in folders)
 
 
