@@ -202,18 +202,19 @@ class Rig:
         return int(json.loads((self.folder(job_id) / names.LAUNCH).read_text())["pid"])
 
     def pump(self, job_id: str, but: int) -> int:
-        """The pid of the job's pump: the keeper's child that is a fork of it, and not the step's program `but`."""
-        return self._child(job_id, b"keeper", but)
+        """The pid of the job's pump: the keeper's fork that has a pipe and is not the step's program `but`."""
+        return self._child(job_id, b"keeper", but, "pipe:")
 
     def sampler(self, job_id: str) -> int:
         """The pid of the process that measures the job's command."""
         return self._child(job_id, b"sampler", 0)
 
-    def _child(self, job_id: str, role: bytes, but: int) -> int:
+    def _child(self, job_id: str, role: bytes, but: int, opened: str = "") -> int:
         keeper = self.keeper(job_id)
 
         def found() -> int:
-            return next((pid for pid in children(keeper) if pid != but and role in command_line(pid)), 0)
+            kin = (pid for pid in children(keeper) if pid != but and role in command_line(pid))
+            return next((pid for pid in kin if any(opened in handle for handle in handles(pid))), 0)
 
         return int(until(found))
 
@@ -276,6 +277,16 @@ def command_line(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def handles(pid: int) -> list[str]:
+    """What a process has open; nothing when it is gone."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(entry))
+    return found
 
 
 def lives(pid: int) -> bool:

@@ -1,26 +1,24 @@
 """The keeper of one job: waits for the decision, runs the steps of its attempts, writes the end. One process per job.
 
-Everything is imported before anything is started. It is the only one who records how a step ended; it never makes
-up a number, and while the disk refuses a record it stays alive and tries again. Nothing of the job may depend on a
-connection.
+Everything is imported before anything that is not ours is started. It is the only one who records how a step ended; it
+never makes up a number, and while the disk refuses a record it stays alive and tries again. Nothing of the job may
+depend on a connection.
 """
 
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from aicrun.agent import (
     card_hold,
     children,
     ending_tree,
-    facts,
     hidden_names,
     hooks,
     keepers,
     later,
     launch,
-    notes,
     programs,
     spawn,
     stall,
@@ -39,15 +37,9 @@ from aicrun.agent.process import become_subreaper, boot_identity, has_pidfd, sta
 from aicrun.agent.records import Reserved, Unreadable, insist, read_record, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
-from aicrun.agent.report import report_of
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import SCHEMA, End, JobRequest, StepExit, UploadResult
-
-if TYPE_CHECKING:
-    import traceback
-else:
-    traceback = later.module("traceback")
 
 END_ROOM_BYTES = 32 * 1024
 GATE_TICK_S = 0.1
@@ -69,9 +61,9 @@ def main(job_dir: str, role: str) -> int:
     except (OSError, Refused, Unreadable) as error:
         sys.stderr.write("%s\n" % error)
         return 1
-    except Exception:  # noqa: BLE001  the edge of this process
+    except Exception as error:  # noqa: BLE001  the edge of this process
         # The edge of this process: what it cannot answer must stand where the agent looks for its words.
-        sys.stderr.write(traceback.format_exc())
+        sys.excepthook(type(error), error, error.__traceback__)
         return 1
 
 
@@ -92,11 +84,15 @@ def _keep(job_dir: str, role: str) -> int:
 def _kept(keeper: "Keeper", role: str) -> int:
     if role == "again":
         keeper.announce(role)
+        keeper.load()
         later.load()
         keeper.upload_again()
         return 0
     keeper.join_line()
+    spawn.fork_usher()
     keeper.announce(role)
+    # The agent decides meanwhile; nothing of the job has started yet.
+    keeper.load()
     if keeper.gate():
         keeper.run()
     else:
@@ -148,6 +144,12 @@ class Keeper:
         note(self._job_dir, "keeper_started", detail=role)
         hooks.reached("W1")
 
+    def load(self) -> None:
+        """Load the rest of what this process runs: nobody who starts a job waits for it to be announced."""
+        from aicrun.agent import learn
+
+        self._learn = learn.learn
+
     def gate(self) -> bool:
         """Wait for the decision: True when it is `go`. Without a touch for `GATE_S` it becomes `no`."""
         while True:
@@ -186,7 +188,7 @@ class Keeper:
             self.leave_line()
         hooks.reached("W10")
         note(self._job_dir, "ended")
-        self._learn()
+        self._learn(self._home, self._request)
 
     def upload_again(self) -> None:
         """The upload step once more, for a job that has ended; its exit goes beside the job's end."""
@@ -198,7 +200,7 @@ class Keeper:
         result = self._step("upload", attempt)
         insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))
         self._tell_upload()
-        self._learn()
+        self._learn(self._home, self._request)
 
     def _attempts(self, made: Attempts) -> None:
         """setup; preflight and command, again as the retry rule says; upload. An exit is kept once it is durable."""
@@ -257,7 +259,8 @@ class Keeper:
     def _meanwhile(self, step: str, attempt: int) -> Optional[Callable[[], float]]:
         if step == "command":
             folder = self._home.step_dir(self._request.job_id, attempt, step)
-            return stall.Watch(self._job_dir, folder, self._request.checkpoints, self._wishes.limits).look
+            watch = stall.Watch(self._job_dir, folder, self._request.checkpoints, self._wishes.limits)
+            return telemetry.Start(self._job_dir, watch.look).look
         return self._try_cards if step == "setup" else None
 
     def _try_cards(self) -> float:
@@ -306,14 +309,13 @@ class Keeper:
             has_deadline=step == "command",
             # While anything of the job is on the cards, they are held by it too.
             held=self._cards.handles if step in ON_CARDS else (),
-            began=(lambda: telemetry.start(self._job_dir)) if step == "command" else None,
             meanwhile=self._meanwhile(step, attempt),
             secrets=self._secrets.values(),
         )
         try:
             program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
             if step == "setup" and not request.setup.run:
-                program = lean.replace(program, here=self._set_up, is_alone=not request.setup.path)
+                program = lean.replace(program, here=self._set_up)
             if step in ON_CARDS:
                 more = self._cards.seen.variable() if program.is_own else {}
                 program = lean.replace(program, env=dict(program.env, **self._cards.env, **more))
@@ -361,16 +363,6 @@ class Keeper:
         result = self._uploaded()
         good = result is not None and result.verified
         note(self._job_dir, "upload_verified" if good else "upload_failed", detail=result.error if result else "")
-
-    def _learn(self) -> None:
-        """Measured facts and notes; what fails here is an event, never a result."""
-        try:
-            report = report_of(self._home, self._request.run, self._request.job_id)
-            measured = facts.measure(self._home, self._request, report)
-            notes.record(self._home, self._request, report, measured)
-        except Exception as error:  # noqa: BLE001  a notes file never touches an end
-            # The job's end stands already: whatever goes wrong with a notes file must not touch it.
-            note(self._job_dir, "notes_failed", detail="%s: %s" % (type(error).__name__, error))
 
 
 def _move_aside(folder: str) -> None:

@@ -17,13 +17,17 @@ class _Later:
         return getattr(__import__(self._name), attribute)
 
 
-def module(name: str) -> Any:
-    """What stands for the top-level module `name`; beside a real import for the type checker."""
-    _KNOWN.append(name)
+def module(name: str, *, by_all: bool = True) -> Any:
+    """What stands for the top-level module `name`; beside a real import for the type checker.
+
+    `by_all` False: whoever must not load later does not use it, so that `load` need not load it.
+    """
+    if by_all:
+        _KNOWN.append(name)
     return _Later(name)
 
 
 def load() -> None:
-    """Load all that any file of this process stands for: nothing is left that could be missing later."""
+    """Load what the files of this process stand for: nothing is left that could be missing later."""
     for name in _KNOWN:
         __import__(name)

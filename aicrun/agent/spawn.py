@@ -8,17 +8,12 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Callable, NoReturn, Optional, Tuple
+from typing import Callable, NoReturn, Optional, Tuple
 
-from aicrun.agent import cgroups, children, later, pump
+from aicrun.agent import cgroups, children, pump
 from aicrun.agent.process import look
 from aicrun.agent.programs import Program
 from aicrun.wire import lean
-
-if TYPE_CHECKING:
-    import traceback
-else:
-    traceback = later.module("traceback")
 
 # Raised for the job so that the kernel's out-of-memory choice falls on it before its keeper (conmon does the same).
 OOM_SCORE_UP = 300
@@ -102,6 +97,25 @@ def fork_pump(pipe: int, sink: pump.Sink) -> int:
         os._exit(2)
 
 
+def fork_usher() -> None:
+    """A process that has the kernel open its control groups and leaves; whoever reaps orphans reaps it.
+
+    The first process that enters any group waits for all processors of the host, those soon after it do not: a job's
+    command comes after this one. Where it cannot be had the command waits itself.
+    """
+    try:
+        if os.fork():
+            return
+    except OSError:
+        return
+    try:
+        # The keeper's lock must not outlive the keeper here.
+        pump.close_all_but(())
+        cgroups.knock()
+    finally:
+        os._exit(0)
+
+
 def fork_gated(program: Program, write_end: int, oom_score: int, held: Tuple[int, ...], group: cgroups.Group) -> Gated:
     """A child that will execute `program` once its gate is opened; raises `OSError` when no process can be had.
 
@@ -175,8 +189,8 @@ def _run_here(deed: Callable[[], Optional[int]]) -> None:
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
     try:
         code = deed()
-    except Exception:  # noqa: BLE001  the edge of this process
-        sys.stderr.write(traceback.format_exc())
+    except Exception as error:  # noqa: BLE001  the edge of this process
+        sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -32,8 +32,7 @@ class Order:
     """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`.
 
     `held` are descriptors of locks that pump and program inherit; `secrets` are values that the log must not hold.
-    `began` is called once, when the program runs. `meanwhile` is called while it does, and says after how many seconds
-    it wants to be called again.
+    `meanwhile` is called while the step runs and says after how many seconds it wants to be called again.
     """
 
     job_id: str
@@ -48,7 +47,6 @@ class Order:
     has_deadline: bool = False
     held: Tuple[int, ...] = ()
     secrets: Tuple[str, ...] = lean.field(default=(), repr=False)
-    began: Optional[Callable[[], None]] = None
     meanwhile: Optional[Callable[[], float]] = None
 
 
@@ -109,8 +107,8 @@ class _Step:
         child.open()
         self._at("W6")
         history.note(order.job_dir, "step_started", detail=order.step)
-        if order.began is not None:
-            order.began()
+        # What waits for the child anyway loads what it lacks, before anything that is not ours was begun.
+        later.load()
         ended = self._wait()
         self._at("ended")
         record = self._exit(ended, child.failure())
@@ -162,7 +160,7 @@ class _Step:
             raise
         self._at("W4")
         if not program.is_alone:
-            # Meanwhile the kernel lets the child into its group, which takes a while; its gate is closed for longer.
+            # Meanwhile the kernel lets the child into its group; its gate is closed for longer.
             later.load()
         outside = child.outside()
         if outside:

@@ -7,7 +7,7 @@ on without it, only its peaks stay unmeasured. It ends by itself when the comman
 import json
 import os
 import time
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
 from aicrun.agent import cards, hooks, launch, outlook, process
 from aicrun.agent.family import KEEPER_MARK
@@ -22,8 +22,10 @@ from aicrun.wire.facts import Card
 from aicrun.wire.jobs import SCHEMA, JobRequest
 
 # Early samples tell short runs; later ones cost about a thousandth of a core on a host of hundreds of processes.
-FIRST_S = (0.3, 1.0, 2.0, 5.0, 10.0)
+FIRST_S = (0.1, 1.0, 2.0, 5.0, 10.0)
 EVERY_S = 15.0
+# So long a command runs before its sampler is started: its own start is spared that of another process.
+AFTER_S = 0.2
 LOOK_S = 1.0
 # A command that has put nothing on its cards for so long may have fallen back to the processor without a word.
 UNUSED_S = 300
@@ -174,15 +176,32 @@ def set_aside(job_dir: str, attempt: int) -> None:
             continue
 
 
-def start(job_dir: str) -> None:
-    """Start the sampler of a job beside its keeper; one that cannot be had is gone without.
+class Start:
+    """Starts the sampler of a job beside its keeper, once its command has run for `AFTER_S`; most faults come sooner.
 
-    It measures the command of the newest attempt, which has its folder by now.
+    It measures the command of the newest attempt, which has its folder by then.
     """
-    try:
-        launch.detach("sampler", job_dir)
-    except OSError:
-        pass
+
+    def __init__(self, job_dir: str, beside: Callable[[], float]) -> None:
+        """`beside` is what else is to be looked at, and says after how many seconds it wants to be asked again."""
+        self._job_dir = job_dir
+        self._beside = beside
+        self._due_at: Optional[float] = time.monotonic() + AFTER_S
+
+    def look(self) -> float:
+        """Start it when it is time to; in how many seconds to ask again. One that cannot be had is gone without."""
+        again_s = self._beside()
+        if self._due_at is None:
+            return again_s
+        left_s = self._due_at - time.monotonic()
+        if left_s > 0:
+            return min(left_s, again_s)
+        self._due_at = None
+        try:
+            launch.detach("sampler", self._job_dir)
+        except OSError:
+            pass
+        return again_s
 
 
 def facts_of(job_dir: str) -> Dict[str, Any]:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import hashlib
     import shutil
 else:
-    hashlib, shutil = later.module("hashlib"), later.module("shutil")
+    # Only a setup of its own process lays out a tree.
+    hashlib, shutil = later.module("hashlib", by_all=False), later.module("shutil")
 
 _CHUNK = 1024 * 1024
 # FICLONE of the kernel's include/uapi/linux/fs.h. Smaller files are quicker copied than asked about.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from pathlib import Path
 
-from agent_rig import Rig, command_line, lives
+from agent_rig import Rig, command_line, handles, lives
 from freezer import Freezer
 from support import until
 
@@ -54,9 +53,7 @@ def test_it_is_a_fork_of_its_keeper(rig: Rig) -> None:
     hanging = Hanging(rig, Setup())
     assert role(hanging.pid) == b"keeper"
     # Nothing of its keeper's but the name: its lock would outlive the keeper.
-    assert names.KEEPER_LOCK not in {
-        os.path.basename(os.readlink(entry)) for entry in Path(f"/proc/{hanging.pid}/fd").iterdir()
-    }
+    assert names.KEEPER_LOCK not in map(os.path.basename, handles(hanging.pid))
     hanging.go_on()
     assert status_of(rig.ended(hanging.job)).status is Status.SUCCEEDED
     assert rig.log(hanging.job, "setup").decode() == f"working tree {rig.home / 'work' / 'slow-run'}\n"

@@ -199,3 +199,9 @@ def test_out_of_memory_is_told_on_the_count_alone(
     assert cgroups.verdict(found, 3, code, signal, ours) == told
     assert cgroups.verdict(found, None, code, signal, ours) == Verdict()
     assert cgroups.verdict(Group(), 3, code, signal, ours) == Verdict()
+
+
+def test_a_knock_moves_nobody() -> None:
+    before = Path("/proc/self/cgroup").read_text()
+    cgroups.knock()
+    assert Path("/proc/self/cgroup").read_text() == before
