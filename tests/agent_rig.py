@@ -202,8 +202,8 @@ class Rig:
         return int(json.loads((self.folder(job_id) / names.LAUNCH).read_text())["pid"])
 
     def pump(self, job_id: str, but: int) -> int:
-        """The pid of the job's pump: the keeper's fork that has a pipe and is not the step's program `but`."""
-        return self._child(job_id, b"keeper", but, "pipe:")
+        """The pid of the job's pump: the keeper's fork that has a log open, and is not the step's program `but`."""
+        return self._child(job_id, b"keeper", but, "/" + names.LOG)
 
     def sampler(self, job_id: str) -> int:
         """The pid of the process that measures the job's command."""
