@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
+from pathlib import Path
 
 from agent_rig import Rig, command_line, handles, lives
 from freezer import Freezer
@@ -12,28 +14,34 @@ from support import until
 
 from aicrun.wire import names
 from aicrun.wire.codec import to_json
-from aicrun.wire.jobs import Setup
+from aicrun.wire.hashes import tree_hash
+from aicrun.wire.jobs import Setup, Source
 from aicrun.wire.status import Status, status_of
 
-COMMAND = "echo ran"
+CONTENT = b"what was pushed\n"
 
 
 class Hanging:
-    """A job whose setup stands still where it reads its secrets, which its keeper has read before."""
+    """A job whose setup stands still where it reads a file of its source, until somebody writes to that."""
 
     def __init__(self, rig: Rig, setup: Setup) -> None:
-        request = rig.request("slow-run", COMMAND, setup=setup)
+        content = hashlib.sha256(CONTENT).hexdigest()
+        tree = tree_hash([("data", "f", content)])
+        rig.call("store_missing", json.dumps([["data", "f", content, len(CONTENT)]]).encode(), tree=tree, hashes=[])
+        rig.call("store_put", CONTENT, hash=content)
+        request = rig.request("slow-run", "cat data", setup=setup, source=Source(tree, 1, len(CONTENT)))
         rig.call("reserve", request=to_json(request))
         self.job = request.job_id
-        self._file = rig.folder(self.job) / names.SECRETS
+        self.tree = Path(request.workspace, "jobs", self.job)
+        self._file = next(path for path in rig.home.rglob(content) if path.is_file())
+        self._file.unlink()
         os.mkfifo(self._file)
         rig.call("confirm", job_id=self.job, by="ana")
         self.pid = rig.running(self.job, "setup")
 
     def go_on(self) -> None:
-        """As if the file had come at last."""
-        with self._file.open("w") as stream:
-            stream.write("{}")
+        """As if the disk had answered at last."""
+        self._file.write_bytes(CONTENT)
 
 
 def environment(rig: Rig, *, is_complete: bool) -> Setup:
@@ -56,7 +64,8 @@ def test_it_is_a_fork_of_its_keeper(rig: Rig) -> None:
     assert names.KEEPER_LOCK not in map(os.path.basename, handles(hanging.pid))
     hanging.go_on()
     assert status_of(rig.ended(hanging.job)).status is Status.SUCCEEDED
-    assert rig.log(hanging.job, "setup").decode() == f"working tree {rig.home / 'work' / 'slow-run'}\n"
+    assert rig.log(hanging.job, "setup").decode() == f"working tree {hanging.tree}\n"
+    assert rig.log(hanging.job) == CONTENT
 
 
 def test_so_it_is_when_the_environment_stands(rig: Rig) -> None:
