@@ -13,6 +13,7 @@ from aicrun.plan.known import Found
 from aicrun.plan.model import Fleet, MachineView, Refusal, Wanted, Way
 from aicrun.plan.reconcile import Outcome, Row, admitted
 from aicrun.plan.records import attempt_words, cause, running_rows, since, status_words, where
+from aicrun.plan.rooms import nearly_full
 from aicrun.spec.model import Machine, RunSpec
 
 NOTHING_FITS = "AIC-E670"
@@ -142,6 +143,11 @@ def _ended_badly(spec: RunSpec, found: Found) -> Refusal:
     facts = [("ended", f"on {where(found)}, {attempt_words(found.job)}")]
     reason = cause(found)
     facts += [("cause", reason)] if reason else []
+    # A disk that is full now may be why, and would be met again; what the log says proves neither.
+    reading = found.view.reading
+    facts += [
+        ("disk", f"only {low} now") for low in (nearly_full(spec, found.view.machine, reading) if reading else ())
+    ]
     return Refusal(ENDED_BADLY, 8, told, tuple(facts), tuple(ways))
 
 

@@ -11,8 +11,8 @@ from aicrun.plan import words
 from aicrun.plan.admit import disk_of
 from aicrun.plan.draft import Site
 from aicrun.plan.places import data, volume_here, volumes
-from aicrun.spec.model import RunSpec
-from aicrun.wire.facts import Disk
+from aicrun.spec.model import Machine, RunSpec
+from aicrun.wire.facts import Disk, HostReading
 from aicrun.wire.jobs import JobRequest
 
 # Less than this holds no checkpoint worth the name.
@@ -21,17 +21,19 @@ ROOM_LEAST = 1 << 30
 
 def room_warnings(spec: RunSpec, site: Site) -> tuple[str, ...]:
     """One for each volume that the run writes to and that is nearly full."""
-    home = site.reading.home
-    asked = [volume_here(written, spec, site.machine, home) for written in volumes(spec)]
+    low = nearly_full(spec, site.machine, site.reading)
+    return tuple(f"{site.machine.name}: only {told}, where this run writes" for told in low)
+
+
+def nearly_full(spec: RunSpec, machine: Machine, reading: HostReading) -> tuple[str, ...]:
+    """`307.2 MiB free on /data/out` for each such volume, with every folder of the run on it."""
+    asked = [volume_here(written, spec, machine, reading.home) for written in volumes(spec)]
     low: dict[tuple[int, int], list[str]] = {}
-    for path in dict.fromkeys((*asked, data(site.machine, home))):
-        disk = disk_of(site.reading, path) if path else None
+    for path in dict.fromkeys((*asked, data(machine, reading.home))):
+        disk = disk_of(reading, path) if path else None
         if disk is not None and disk.free_bytes < ROOM_LEAST:
             low.setdefault((disk.free_bytes, disk.total_bytes), []).append(words.harmless(path))
-    return tuple(
-        f"{site.machine.name}: only {words.size(free)} free on {words.joined(paths)}, where this run writes"
-        for (free, _), paths in low.items()
-    )
+    return tuple(f"{words.size(free)} free on {words.joined(paths)}" for (free, _), paths in low.items())
 
 
 def filled_warnings(spec: RunSpec, site: Site, made: JobRequest) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from unit.plan.worlds import answered, disk, fleet, machine, spec, wish
+from unit.plan.worlds import answered, disk, fleet, job, machine, spec, wish
 
 from aicrun.plan.ask import OWN_MOST, paths_to_ask
 from aicrun.plan.decide import plan
@@ -37,6 +37,17 @@ def test_a_volume_that_is_nearly_full_is_told_once_with_every_folder_on_it() -> 
     share = disk("/share/x", 0.5)
     assert warned(run, disk("~/aic-jobs", 1), share) == ("lab: only 512.0 MiB free on /share/x, where this run writes",)
     assert warned(run, disk("~/aic-jobs", 1), disk("/data", 1)) == ()
+
+
+def test_a_run_that_failed_beside_a_full_disk_is_refused_with_that() -> None:
+    """E08: started again as it is it would only fail again."""
+    wanted = wish(spec())
+    view = answered("lab", (), disks=(disk("~/aic-jobs", 0.01),), jobs=(job(wanted, "failed"),))
+    refusal = plan((wanted,), fleet(view), Options()).runs[0].refusal
+    assert refusal is not None
+    assert refusal.facts[-1] == ("disk", "only 10.2 MiB free on /home/ana/aic-jobs now")
+    again = plan((wanted,), fleet(view), Options(again=True)).runs[0]
+    assert again.warnings == ("lab: only 10.2 MiB free on /home/ana/aic-jobs, where this run writes",)
 
 
 def filled(path: str) -> Disk:
