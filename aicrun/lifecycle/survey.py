@@ -59,7 +59,7 @@ def ask_all(
 
     def one(machine: Machine) -> None:
         try:
-            heard[machine.name] = _asked(session, machine, ask, cut)
+            heard[machine.name] = _asked(session, machine, ask, cut, over)
         except AicrunError as error:
             heard[machine.name] = Heard(machine, error=error)
         except BaseException as fault:  # noqa: BLE001  # carried to the caller's thread, which raises it
@@ -83,13 +83,20 @@ def ask_all(
 
 
 def _asked(
-    session: Session, machine: Machine, ask: Callable[[Backend, Machine], T], cut: dict[str, Heard[T]]
+    session: Session,
+    machine: Machine,
+    ask: Callable[[Backend, Machine], T],
+    cut: dict[str, Heard[T]],
+    over: threading.Event,
 ) -> Heard[T]:
-    """The answer, the second one where the connection was cut in the middle of the first; raises `AicrunError`."""
+    """The answer, the second one where the connection was cut in the middle of the first; raises `AicrunError`.
+
+    Once it is `over` nobody asks again: then it was cut by us.
+    """
     try:
         return Heard(machine, ask(session.backend(machine.name), machine))
     except HostUnreachable as error:
-        if error.code != CUT:
+        if error.code != CUT or over.is_set():
             raise
         cut[machine.name] = Heard(machine, error=error)
         session.leave(machine.name)
@@ -97,7 +104,7 @@ def _asked(
 
 
 def _wait(session: Session, over: threading.Event, standing: Callable[[], Waiting]) -> None:
-    """Until all have answered, or the deadline; whoever watches is told of each change."""
+    """Until all have answered, or the deadline, and then it is `over`; whoever watches is told of each change."""
     end, pause_s = time.monotonic() + session.deadline_s, TOLD_AFTER_S
     told = None
     try:
@@ -107,6 +114,7 @@ def _wait(session: Session, over: threading.Event, standing: Callable[[], Waitin
                 told = now
             pause_s = TOLD_EACH_S
     finally:
+        over.set()
         session.waiting(None)
 
 
