@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
+from aicrun.hosts import ssh_route
 from aicrun.hosts.ssh_route import FABRIC, OPENSSH, Target, parsed, route_of, target_of, with_markers
 
 # As `ssh -G` says it; only what the cases need.
@@ -155,3 +158,25 @@ def test_what_distributions_ship_is_carried_by_fabric(stock: str, tmp_path: Path
     config.write_text(stock)
     route = route_of(Target("lab"), told(str(config)), told("none"), False)
     assert (route.carrier, route.why) == (FABRIC, "")
+
+
+def test_what_nobody_configures_is_asked_for_once_by_many_machines_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, asked = tmp_path / "ssh", tmp_path / "asked"
+    # One line a call, written in one piece.
+    program.write_text(f'#!/bin/sh\necho "$*" >> {asked}\nprintf "user ana\\nport 22\\n"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    ssh_route._plain_once.cache_clear()
+    try:
+        asking = [threading.Thread(target=ssh_route.ask, args=(Target(f"m{number}"),)) for number in range(24)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    finally:
+        ssh_route._plain_once.cache_clear()
+    lines = asked.read_text().splitlines()
+    assert sum(line.startswith("-G -F none") for line in lines) == 1
+    assert len(lines) == 25

@@ -105,6 +105,13 @@ def test_lists_in_a_sentence() -> None:
     assert [words.joined(list(text)) for text in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
 
 
+def test_of_many_names_the_first_three_stand_for_all() -> None:
+    assert words.some("abc") == "a, b and c"
+    assert words.some("abcdefgh") == "a, b, c, d, e, f, g and h"
+    assert words.some("abcdefghi") == "a, b, c and 6 more"
+    assert words.some([str(number) for number in range(2003)]) == "0, 1, 2 and 2,000 more"
+
+
 @pytest.mark.parametrize(
     ("hostile", "shown"),
     [
