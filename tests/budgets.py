@@ -21,7 +21,7 @@ BUDGETS = {
     "protocol": 60,
     "first_run": 180,
     "ssh": 900,
-    "fleet": 240,
+    "fleet": 360,
     "gpu": 300,
     "systemd": 300,
 }

@@ -104,6 +104,7 @@ def test_one_machine_under_two_names_is_told_and_counted_once(lab: Lab) -> None:
     until(lambda: lab.starts() == {"a": 2})
 
 
+@pytest.mark.skipif(os.environ.get("AICRUN_LINKS") != "all", reason="AICRUN_LINKS=all: what no look excludes, by hand")
 def test_lists_that_overlap_share_a_name_where_they_meet_and_no_further(lab: Lab) -> None:
     ana, bo, kim = lab.person("ana", "a", "b"), lab.person("bo", "b", "c"), lab.person("kim", "c")
     for one in (ana, bo, kim):
