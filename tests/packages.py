@@ -98,7 +98,8 @@ wheels = [
 class Index:
     """A package index of this machine for the wheels of a folder; `close` ends it.
 
-    `cut_bytes`: each wheel breaks off after that many bytes; `login`: what a client must say (`Basic …`).
+    `cut_bytes`: each wheel breaks off after that many bytes; `login`: what a client must say (`Basic …`). A wheel
+    is sent only while `sends` is set, as it is at first.
     """
 
     def __init__(self, folder: Path, cut_bytes: int | None = None, login: str = "") -> None:
@@ -106,6 +107,8 @@ class Index:
         self.cut_bytes = cut_bytes
         self.login = login
         self.asked: list[str] = []
+        self.sends = threading.Event()
+        self.sends.set()
         index = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -119,11 +122,13 @@ class Index:
                 """Quiet."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.address = f"http://127.0.0.1:{self._server.server_port}/simple"
 
     def close(self) -> None:
         """Answer nobody any more."""
+        self.sends.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -134,6 +139,7 @@ class Index:
         if self.login and request.headers.get("Authorization") != self.login:
             self._send(request, 401, b"")
         elif place.is_file():
+            self.sends.wait()
             self._send(request, 200, place.read_bytes(), self.cut_bytes)
         else:
             name = request.path.rstrip("/").rpartition("/")[2]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from aicrun.wire import names
 from aicrun.wire.jobs import JobReport, Setup
 from aicrun.wire.status import Status, status_of
 
+SYSTEM = shutil.which("python3", path="/usr/bin") or sys.executable
 TRY = "python -c 'import tiny; print(tiny.WORD)'"
 # Where a build may be cut: the environment is made, filled, and marked as whole.
 PLACES = ("setup.made", "setup.installed", "setup.marked")
@@ -48,7 +51,7 @@ class Site:
     def start(self, hook: str = "", **fields: Any) -> str:
         """A job whose environment holds `tiny`, from the folder of wheels unless `fields` say else."""
         given: dict[str, Any] = {"packages": ("tiny",), "wheels": str(self.rig.home / "wheels"), **fields}
-        setup = Setup(key="k1", path=str(self.path), python="/usr/bin/python3", python_version="3", **given)
+        setup = Setup(key="k1", path=str(self.path), python=SYSTEM, python_version="3", **given)
         hooks = {"AICRUN_TEST_HOOK": hook} if hook else {}
         self.started += 1
         return self.rig.start(f"built-{self.started}", TRY, variables={**AT_ONCE, **hooks}, setup=setup)
@@ -105,6 +108,19 @@ def test_a_keeper_killed_with_its_setup_leaves_nothing_half_built_in_use(site: S
     assert report.phase == "never_started"
     assert not (site.rig.step(job) / names.STEP_START).exists()
     assert ("is ready" if place == "setup.marked" else "removing a half-built") in site.succeeds()
+
+
+def test_a_setup_killed_while_uv_fetches_takes_uv_with_it(site: Site) -> None:
+    index = packages.Index(site.rig.home / "wheels")
+    index.sends.clear()
+    job = site.start(wheels="", index=(index.address,))
+    pid = site.rig.running(job, "setup")
+    until(lambda: any(path.endswith(".whl") for path in index.asked), BUILT_S)
+    os.kill(pid, signal.SIGKILL)
+    assert status_of(site.ended(job)).reason == "setup_failed"
+    index.sends.set()
+    assert "removing a half-built environment" in site.succeeds(wheels="", index=(index.address,))
+    index.close()
 
 
 def test_who_waits_for_a_builder_that_is_killed_builds_in_its_place(site: Site) -> None:

@@ -23,7 +23,7 @@ def builder(project: Project) -> Project:
     tools = project.person.home / ".local/bin"
     tools.mkdir(parents=True)
     (tools / "uv").symlink_to(packages.pinned_uv())
-    for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL", "UV_CACHE_DIR"):
+    for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL", "UV_CACHE_DIR", "http_proxy", "https_proxy"):
         project.person.env.pop(name, None)
     packages.wheel(project.person.home / "wheels")
     return project
@@ -100,11 +100,10 @@ def test_a_login_of_an_index_comes_from_secrets_and_is_nowhere_else(builder: Pro
 
 def test_a_lock_installs_what_it_names_and_not_the_project(builder: Project, index: packages.Index) -> None:
     locked(builder, index.address)
-    write(builder, "  lock: uv.lock\n", "python -P -c 'import tiny, importlib.util as u; print(u.find_spec(\"demo\"))'")
+    told = "cd / && python -c 'import tiny, importlib.util as u; print(tiny.WORD, u.find_spec(\"demo\"))'"
+    write(builder, "  lock: uv.lock\n", told)
     assert ", uv.lock (1 package)" in plan(builder)[1]
-    if sys.version_info < (3, 11):
-        pytest.skip("python -P")
-    assert "None\n" in succeeded(builder)
+    assert "here None\n" in succeeded(builder)
 
 
 def test_a_project_is_copied_and_changed_code_makes_another_environment(
@@ -120,22 +119,16 @@ def test_a_project_is_copied_and_changed_code_makes_another_environment(
     assert "changed " in succeeded(builder, "--again")
 
 
-def test_wheels_of_the_machine_are_enough_for_packages_a_lock_and_a_project(builder: Project) -> None:
+def test_wheels_of_the_machine_are_enough_for_a_lock_and_a_project(builder: Project) -> None:
     # Nobody answers there: what a lock says of addresses is not asked.
     locked(builder, "http://127.0.0.1:9/simple")
-    for form in ("packages: [tiny]", "lock: uv.lock", "project: true"):
+    for form in ("lock: uv.lock", "project: true"):
         write(builder, f"  {form}\n  wheels: ~/wheels\n")
         assert f"from {builder.person.home}/wheels only" in plan(builder, "--again")[1]
         assert "here\n" in succeeded(builder, "--again")
     wheel = builder.person.home / "wheels/tiny-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes() + b"\0")
     assert "build: python" in plan(builder, "--again")[1]
-
-
-def test_a_folder_without_wheels_is_a_lasting_reason_against_its_machine(builder: Project) -> None:
-    write(builder, "  packages: [tiny]\n  wheels: ~/nowhere\n")
-    code, planned = plan(builder)
-    assert (code, "setup.wheels: ~/nowhere is no folder there" in planned) == (5, True), planned
 
 
 def test_an_environment_of_the_machine_is_used_as_it_is(builder: Project) -> None:
@@ -146,7 +139,8 @@ def test_an_environment_of_the_machine_is_used_as_it_is(builder: Project) -> Non
     before = sorted(
         (str(path), os.lstat(path).st_mtime_ns) for path in venv.rglob("*") if "__pycache__" not in str(path)
     )
-    write(builder, "  venv: ~/venv\n")
+    # Whoever works in the tree shall not find it there, and change it.
+    write(builder, "  venv: ~/venv\n", f"{TRY} && test ! -e .venv")
     planned = plan(builder)[1]
     assert f"use {venv} as it is" in planned
     assert "is not on the PATH" not in planned
