@@ -42,7 +42,7 @@ def driver(found: Cards) -> Row:
     if sick:
         return row(BAD, "driver", text + "; card %s cannot be used" % ", ".join(sick), "reboot this machine")
     if not all(card.processes_listed for card in found.cards):
-        return row(NOTE, "driver", text + "; nobody can say which processes are on them here", "nvidia-smi")
+        return row(NOTE, "driver", text + "; which processes are there nobody can say here", "nvidia-smi")
     if found.source == smi.SOURCE:
         return row(NOTE, "driver", "%s, told by nvidia-smi; %s" % (text, found.detail), "nvidia-smi")
     return row(OK, "driver", text + ", processes can be listed")

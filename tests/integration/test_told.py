@@ -68,6 +68,20 @@ def test_a_plan_says_that_the_first_word_of_a_command_is_no_program_there(projec
     assert "is not on the PATH" not in " ".join(project.run("plan").stdout.split())
 
 
+def test_a_saved_plan_outlives_a_comment_in_the_list_and_not_another_data_folder(project: Project) -> None:
+    machines = project.folder / "machines.yaml"
+    machines.write_text("version: 1\nmachines:\n  - {name: here, local: true}\n")
+    project.write()
+    assert project.run("plan", "run.yaml", "-o", "plan.json").returncode == 0
+    machines.write_text("version: 1\nmachines:\n  - {name: here, local: true, data: ~/data}\n")
+    stale = project.run("apply", "plan.json", "--yes")
+    assert (stale.returncode, "data of here" in stale.stderr) == (9, True), stale.stderr
+    off = "  - {name: attic, ssh: attic, down: true}\n"
+    machines.write_text(f"# by Ana\nversion: 1\nmachines:\n{off}  - name: here\n    local: true\n")
+    done = project.run("apply", "plan.json", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_silent_machine_is_not_told_as_one_without_runs(project: Project) -> None:
     project.person.env |= {"HOME": "/proc/nowhere", "XDG_STATE_HOME": "/proc/nowhere/state"}
     done = project.run("list")
