@@ -144,7 +144,9 @@ class Pair:
     def running(self) -> dict[str, list[str]]:
         """The jobs of each run that the person is told of as in progress."""
         found: dict[str, list[str]] = {}
-        for row in json.loads(self.project.run("list", "--all", "--json").stdout)["jobs"]:
+        listed = self.project.run("list", "--all", "--json", timeout_s=BOUND_S)
+        assert listed.returncode == 0, said(listed)
+        for row in json.loads(listed.stdout)["jobs"]:
             if row["status"] == "in progress":
                 found.setdefault(row["run"], []).append(row["job_id"])
         return found
