@@ -151,7 +151,8 @@ def test_a_folder_that_is_not_there_is_named(home: Home, job: Job) -> None:
 
 
 def test_our_own_steps_find_the_state_folder_whatever_the_job_sets(home: Home, job: Job, account: Path) -> None:
-    request = job(env={"HOME": "/elsewhere", "XDG_STATE_HOME": "/elsewhere"})
+    # A setup with nothing to do is no program, so this one has something to do.
+    request = job(env={"HOME": "/elsewhere", "XDG_STATE_HOME": "/elsewhere"}, setup=Setup(run=("true",)))
     os.makedirs(home.job_dir(request.job_id))
     step = program(home, request, "setup", 1)
     assert step.env["HOME"] == str(account)
