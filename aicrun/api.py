@@ -45,6 +45,7 @@ from aicrun.lifecycle.ending import Ending as Ending
 from aicrun.lifecycle.events import Happening, Tell
 from aicrun.lifecycle.find import Found as Found
 from aicrun.lifecycle.find import Listing as Listing
+from aicrun.lifecycle.git_sources import resolved
 from aicrun.lifecycle.ledger import Ledger
 from aicrun.lifecycle.machines import Left as Left
 from aicrun.lifecycle.machines import doctor as doctor
@@ -166,6 +167,7 @@ def _planned(
 ) -> Planned:
     specs = tuple(item.spec for item in wanted)
     fleet = _survey.offline(session, excepted) if offline else _survey.survey(session, specs, excepted)
+    wanted, fleet = resolved(session, wanted, fleet)
     return Planned(_decide(wanted, fleet, options), wanted, snapshots, excepted)
 
 
@@ -196,7 +198,7 @@ def recheck(session: Session, saved: Plan, path: str) -> Planned:
     specs = tuple(item.spec for item in saved.runs)
     wanted, snapshots = gathered(session, specs)
     excepted = tuple(view.machine.name for view in saved.fleet.machines if view.state == "excepted")
-    fleet = _survey.survey(session, specs, excepted)
+    wanted, fleet = resolved(session, wanted, _survey.survey(session, specs, excepted))
     check_moved(saved, fleet, wanted, path)
     # Who answers now is asked once more before the start: also a machine that was silent when the plan was made.
     current = saved if saved.fleet.offline else replace(saved, fleet=fleet)

@@ -335,6 +335,9 @@ AIC-E684 the lock is missing
   setup.lock names, and setup.project reads, a uv.lock with pyproject.toml beside it, and one of them is not in the
   source. What git ignores is not sent, so it is missing too.
   | uv lock
+AIC-E685 the revision is not in the repository
+  source.revision names no branch, tag or commit that the machines find in source.git.
+  | git ls-remote https://git.example.org/team/sft.git
 """
 
 

@@ -6,7 +6,7 @@ It runs as `boot.py setup JOBDIR`, a process of its own with its own log; what f
 import os
 import sys
 import time
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from aicrun.agent import build, lookup, vault
 from aicrun.agent.environment import environment
@@ -17,6 +17,7 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.tree import lay_out
 from aicrun.wire import names
 from aicrun.wire.jobs import SCHEMA, JobRequest
+from aicrun.wire.status import SETUP_CODES
 
 # A data set may have millions of files on a slow disk; the run must not wait for a number.
 WEIGH_S = 5.0
@@ -31,16 +32,24 @@ def main(job_folder: str) -> int:
             raise build.SetupFailed("there is no request in %s" % job_folder)
         set_up(home, request, job_folder)
     except (build.SetupFailed, Refused, Unreadable) as error:
-        return _failed(str(getattr(error, "message", "") or error))
+        code = next((code for code, token in SETUP_CODES.items() if token == getattr(error, "token", "")), 1)
+        return _failed(str(getattr(error, "message", "") or error), code)
     except OSError as error:
         return _failed("%s: %s" % (error.filename or "input or output", error.strerror))
     return 0
 
 
 def is_ready(request: JobRequest) -> bool:
-    """True when no environment has to be built, or tried, for this job."""
+    """True when no environment has to be built, or tried, for this job, and no other program has to bring its code."""
     setup = request.setup
+    if is_fetched(request):
+        return False
     return not setup.path or (bool(setup.key) and build.is_complete(setup.path, setup.key))
+
+
+def is_fetched(request: JobRequest) -> bool:
+    """Whether the host itself fetches the job's code."""
+    return request.source is not None and bool(request.source.git)
 
 
 def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
@@ -53,7 +62,7 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     is_first = read_json(result_path) is None
     env = dict(environment(request, 1), **vault.read(job_folder).variables("setup"))
     shop = build.Workshop(env, request.setup.timeout_s)
-    tree = lay_out(home, request)
+    tree = lay_out(home, request, _fetching(home, request, shop))
     command_folder(request)
     shop.say("working tree %s" % tree)
     inputs = weighed(request.inputs, shop)
@@ -114,6 +123,16 @@ def _weight(path: str) -> Tuple[int, int, bool]:
     return files, size, True
 
 
+def _fetching(home: Home, request: JobRequest, shop: build.Workshop) -> Optional[Callable[[str], None]]:
+    source = request.source
+    if source is None or not source.git:
+        return None
+    # Imported here: most sources come from the client.
+    from aicrun.agent.git_tree import check_out
+
+    return lambda folder: check_out(home, source, folder, shop)
+
+
 def _run_commands(request: JobRequest, tree: str, shop: build.Workshop) -> None:
     total = len(request.setup.run)
     for number, text in enumerate(request.setup.run, 1):
@@ -123,7 +142,7 @@ def _run_commands(request: JobRequest, tree: str, shop: build.Workshop) -> None:
         shop.run(argv, tree, "setup.run %d of %d (%s)" % (number, total, first[:80]))
 
 
-def _failed(why: str) -> int:
+def _failed(why: str, code: int = 1) -> int:
     sys.stdout.flush()
     sys.stderr.write("aicrun: setup failed: %s\n" % why)
-    return 1
+    return code

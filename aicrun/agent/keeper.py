@@ -314,7 +314,7 @@ class Keeper:
         )
         try:
             program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
-            if step == "setup" and not request.setup.run:
+            if step == "setup" and not request.setup.run and not (request.source and request.source.git):
                 program = lean.replace(program, here=self._set_up)
             if step in ON_CARDS:
                 more = self._cards.seen.variable() if program.is_own else {}

@@ -48,7 +48,8 @@ class Program:
 
 def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program:
     """The program of `step`; raises `Refused` (start_failed) when the folder to run in is not there."""
-    if step == "setup" and not request.setup.path and not request.setup.run:
+    is_fetched = request.source is not None and bool(request.source.git)
+    if step == "setup" and not (request.setup.path or request.setup.run or is_fetched):
         # It is never executed, and finds what it needs as its keeper does.
         folder = home.job_dir(request.job_id)
         return Program(boot_argv(step, folder), {}, folder, is_own=True, is_alone=True)

@@ -112,7 +112,7 @@ def _faults(request: JobRequest) -> List[str]:
 
 
 def _check_store(home: Home, request: JobRequest) -> None:
-    if request.source is None:
+    if request.source is None or request.source.git:
         return
     missing = store.complete(home, request.source.tree)
     if missing:

@@ -66,6 +66,7 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "file_finish": ("file_moving", "finish"),
     "files_look": ("file_batches", "look"),
     "files_put": ("file_batches", "put"),
+    "git_source": ("git_mirror", "source"),
     "exec": ("execute", "start"),
     "exec_more": ("execute", "more"),
 }

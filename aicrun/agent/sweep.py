@@ -108,7 +108,7 @@ def _ended_at(home: Home, job_dir: str) -> Optional[float]:
 
 def _store(home: Home, before: float) -> Iterator[Row]:
     objects = os.path.join(home.store(), "objects")
-    folders = [os.path.join(home.store(), "trees")] + _listed(objects)
+    folders = [os.path.join(home.store(), "trees"), os.path.join(home.store(), "git")] + _listed(objects)
     for path in (path for folder in folders for path in _listed(folder)):
         touched = _touched_at(path)
         if touched is not None and touched < before:

@@ -5,7 +5,7 @@ nothing is written but the checkpoint folder and its link.
 """
 
 import os
-from typing import TYPE_CHECKING, Dict, List, Set
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Set
 
 from aicrun.agent import later, store
 from aicrun.agent.home import Home
@@ -37,8 +37,10 @@ def inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def lay_out(home: Home, request: JobRequest) -> str:
+def lay_out(home: Home, request: JobRequest, fill: Optional[Callable[[str], None]] = None) -> str:
     """Make workspace, checkpoint folder and working tree; the tree's path. A tree that stands is left as it is.
+
+    `fill` puts a source that is not in the store into an empty folder.
 
     Raises `Refused`: `store_incomplete` when the store lacks a content, `start_failed` for a source that would
     reach outside the tree or stands in the way of a link.
@@ -48,7 +50,10 @@ def lay_out(home: Home, request: JobRequest) -> str:
         _folder(request.checkpoints)
     tree = working_tree(request)
     if request.source is not None and not os.path.isdir(tree):
-        _lay_source(home, request.source.tree, tree)
+        if fill is None:
+            _lay_source(home, request.source.tree, tree)
+        else:
+            _grown(tree, fill)
     if request.checkpoint_link:
         link_checkpoints(tree, request.checkpoint_link, request.checkpoints)
     if request.source is not None and request.setup.key:
@@ -91,11 +96,20 @@ def _lay_source(home: Home, digest: str, tree: str) -> None:
         message = "the store lacks %d of the source's contents; apply again sends them" % max(1, len(lacking))
         raise Refused("store_incomplete", message, {"tree": digest})
     _check(entries)
+    _grown(tree, lambda growing: _lay_entries(home, entries, growing))
+
+
+def _grown(tree: str, fill: Callable[[str], None]) -> None:
     _folder(os.path.dirname(tree))
     # Under another name until it is whole, so that a tree that stands is a complete one.
     growing = os.path.join(os.path.dirname(tree), ".laying-" + os.path.basename(tree))
     shutil.rmtree(growing, ignore_errors=True)
     os.mkdir(growing, 0o700)
+    fill(growing)
+    os.rename(growing, tree)
+
+
+def _lay_entries(home: Home, entries: List[store.Entry], growing: str) -> None:
     objects = store.object_folder(home)
     made: Set[str] = set()
     for entry in entries:
@@ -109,7 +123,6 @@ def _lay_source(home: Home, digest: str, tree: str) -> None:
         else:
             _copy("%s/%s/%s" % (objects, entry.content[:2], entry.content), place, entry)
     _check_links(growing, entries)
-    os.rename(growing, tree)
 
 
 def _check(entries: List[store.Entry]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import cached_property
 from typing import IO, Any, TypeVar
 
@@ -20,6 +19,7 @@ from aicrun.hosts.agent_store import lacking, send
 from aicrun.hosts.backend import (
     Content,
     Drained,
+    GitQuestion,
     LogSlice,
     Question,
     RemoteFiles,
@@ -33,14 +33,12 @@ from aicrun.hosts.bundle import Bundle, build
 from aicrun.hosts.transport import Transport
 from aicrun.spec.model import Reached
 from aicrun.wire.codec import WireError, from_json, to_json
-from aicrun.wire.facts import Drain, HostReading
+from aicrun.wire.facts import Drain, GitSource, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
 from aicrun.wire.names import FOLLOW_CAP_BYTES, REPLY_CAP_BYTES
 
 T = TypeVar("T")
 
-# So many bytes are worth another connection, where that is a quicker one.
-BULK_BYTES = 8 * 1024 * 1024
 FOLLOW_WAIT_S = 10.0
 # Slices of a followed log, 1 MiB at most, that are asked for before the first of them has come.
 SLICES_AHEAD = 4
@@ -67,17 +65,18 @@ class AgentBackend:
         """Everything about the host that the question asks."""
         return self._record(HostReading, self._call("survey", question=to_json(question)).get("reading"))
 
+    def git_source(self, asked: GitQuestion) -> GitSource:
+        """What the host finds a revision of a repository to be."""
+        answer, _ = self._link.call("git_source", to_json(asked), deadline_s=asked.timeout_s + DEADLINE_S)
+        return self._record(GitSource, answer.get("source"))
+
     def missing(self, tree: str, manifest: bytes, hashes: tuple[str, ...]) -> tuple[str, ...]:
         """Which of `hashes` the host's store lacks; keeps `manifest` as the tree's listing."""
         return self._texts(lacking(self._link, tree, manifest, hashes))
 
     def put(self, contents: Sequence[Content]) -> None:
         """Send files to the store, several ahead of their answers; many bytes on a connection of their own."""
-        if sum(content.bytes for content in contents) < BULK_BYTES:
-            send(self._link, contents)
-        else:
-            with closing(AgentLink(self._transport.bulk(), self._bundle)) as link:
-                send(link, contents)
+        send(self._link, lambda: AgentLink(self._transport.bulk(), self._bundle), contents)
 
     def reserve(self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None) -> Reserved:
         """Make the job's record and its keeper; never sent twice by itself."""

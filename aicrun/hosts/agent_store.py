@@ -6,7 +6,8 @@ It must not decide what is sent. A file that is not what was hashed any more is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 from aicrun.errors import HostRefused, PlanStale, Way
@@ -17,6 +18,8 @@ from aicrun.hosts.backend import Content
 # large enough that a round trip, or a header, is nothing beside them.
 PIECE_BYTES = 1024 * 1024
 FILES_MOST = 1000
+# So many bytes are worth another connection, where that is a quicker one.
+BULK_BYTES = 8 * 1024 * 1024
 # A longer listing of a tree is sent only to a host that does not know it.
 ASKED_FIRST_BYTES = 64 * 1024
 # A host's disk may be slow; bytes arriving is no answer yet.
@@ -36,8 +39,19 @@ def lacking(link: AgentLink, tree: str, manifest: bytes, hashes: Sequence[str]) 
     return answer.get("missing")
 
 
-def send(link: AgentLink, contents: Sequence[Content]) -> None:
-    """Send all of them; raises `PlanStale` for a file that changed, and what the link raises."""
+def send(link: AgentLink, bulk: Callable[[], AgentLink], contents: Sequence[Content]) -> None:
+    """Send all of them, over `link` or, when they are many bytes, over a new one that `bulk` makes.
+
+    Raises `PlanStale` for a file that changed, and what the link raises.
+    """
+    if sum(content.bytes for content in contents) < BULK_BYTES:
+        _send(link, contents)
+    else:
+        with closing(bulk()) as quick:
+            _send(quick, contents)
+
+
+def _send(link: AgentLink, contents: Sequence[Content]) -> None:
     small = [content for content in contents if content.bytes <= PIECE_BYTES]
     link.call_each("store_put", _batches(small), DEADLINE_S)
     for content in contents:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from aicrun.spec.model import Reached
-from aicrun.wire.facts import Drain, HostReading
+from aicrun.wire.facts import Drain, GitSource, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
 
 
@@ -145,6 +145,20 @@ class SmallFile:
 
 
 @dataclass(frozen=True, slots=True)
+class GitQuestion:
+    """A `revision` (empty: the default branch) of the repository `git`, and the texts of `files` in it.
+
+    `path` are the machine's own folders of programs; the answer comes within `timeout_s`.
+    """
+
+    git: str
+    revision: str = ""
+    files: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    timeout_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """A file of this client on its way to a store: the SHA-256 that it had, where it lies, and its size then."""
 
@@ -164,6 +178,10 @@ class Backend(Protocol):
 
     def survey(self, question: Question) -> HostReading:
         """Everything about the host that the question asks."""
+        ...
+
+    def git_source(self, asked: GitQuestion) -> GitSource:
+        """What the host, with its own credentials, finds a revision of a repository to be."""
         ...
 
     def missing(self, tree: str, manifest: bytes, hashes: tuple[str, ...]) -> tuple[str, ...]:

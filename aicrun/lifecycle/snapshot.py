@@ -65,7 +65,7 @@ def take(spec: RunSpec, aside: Iterable[str] = (), cache: str = "") -> Snapshot 
     for what it knows of files that have not changed (empty: all are read).
     Raises `UsageError` for an empty source, a link that leaves the tree, or a name that is not UTF-8.
     """
-    if spec.source is None:
+    if spec.source is None or spec.source.git:
         return None
     own = [os.path.join(spec.folder, os.path.basename(spec.file)) if spec.file else "", *aside, *_outputs(spec)]
     return look_at(spec.source, [os.path.abspath(path) for path in own if path], cache)

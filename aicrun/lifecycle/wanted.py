@@ -33,7 +33,8 @@ def _wanted(session: Session, spec: RunSpec, taken: Snapshot | None) -> Wanted:
     top = spec.source.path if spec.source is not None else spec.folder
     sent = {entry.path for entry in taken.entries} if taken is not None else set()
     files = {}
-    for name in files_read(spec.setup):
+    is_fetched = spec.source is not None and bool(spec.source.git)
+    for name in files_read(spec.setup) if not is_fetched else ():
         # A missing file is the plan's to refuse: it knows whether this run would need it at all. The project is
         # installed from the tree, so what is not sent is missing there.
         if spec.setup is not None and spec.setup.project and name not in sent:

@@ -44,6 +44,7 @@ class Need:
         python = (setup.python, setup.venv, setup.wheels) if setup and (has_environment(setup) or setup.venv) else None
         places = (workspace_volume(spec), spec.checkpoints.path, spec.checkpoints.upload)
         parts = (
+            (spec.source.git, spec.source.revision) if spec.source is not None else None,
             spec.machine,
             python,
             places,
@@ -228,6 +229,21 @@ def _inputs(machine: Machine, reading: HostReading, need: Need) -> Iterator[Reje
             yield Rejection("input_missing", path, "none", True, told)
 
 
+def _source(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    spec = need.spec.source
+    if spec is None or not spec.git:
+        return
+    said = [one for one in reading.git if (one.git, one.revision) == (spec.git, spec.revision)]
+    asked, why = words.harmless(spec.git), words.harmless(said[0].detail) if said else ""
+    if said and said[0].word == "no_git":
+        yield Rejection("no_git", "git", "none", True, f"source.git needs a git there, and {why}")
+    elif said and said[0].word == "missing":
+        told = f"{asked} has no {words.harmless(spec.revision) or 'default branch'}"
+        yield Rejection("revision_missing", words.harmless(spec.revision) or "HEAD", "none", False, told)
+    elif said and said[0].word != "ok":
+        yield Rejection("source_unreachable", asked, "no answer", False, f"source.git cannot be read from there: {why}")
+
+
 CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] = (
     _drained,
     _data,
@@ -239,6 +255,7 @@ CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] 
     _venv,
     _wheels,
     _inputs,
+    _source,
     _jobs,
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from aicrun.plan.draft import execution_of
 from aicrun.plan.model import FieldChange, Wanted
-from aicrun.plan.words import counted, short
+from aicrun.plan.words import counted, harmless, short
 from aicrun.wire.hashes import canonical
 from aicrun.wire.jobs import JobReport, Source
 
@@ -42,12 +42,20 @@ def source_words(source: Source | None) -> str:
     """A source tree as people tell it: branch and commit, changed files, size in files."""
     if source is None:
         return "none"
+    if source.git:
+        return _fetched_words(source)
     files = counted(source.files, "file")
     if not source.commit:
         return f"{files}, tree {short(source.tree)}"
     place = f"{source.branch} at {source.commit[:7]}" if source.branch else source.commit[:7]
     dirty = f" and {counted(len(source.dirty), 'changed file')}" if source.dirty else ""
     return f"{place}{dirty}, {files}"
+
+
+def _fetched_words(source: Source) -> str:
+    at = source.commit[:12] or "a commit that is not known"
+    name = harmless(source.branch or ("" if source.commit.startswith(source.revision) else source.revision))
+    return f"{name} at {at} of {harmless(source.git)}" if name else f"{at} of {harmless(source.git)}"
 
 
 def _execution(wanted: Wanted, job: JobReport) -> Iterator[FieldChange]:

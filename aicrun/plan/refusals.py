@@ -6,6 +6,8 @@ It must not decide when to refuse. Exit codes are those of the design's table: 4
 
 from __future__ import annotations
 
+import shlex
+
 from aicrun.plan import words
 from aicrun.plan.admit import silence
 from aicrun.plan.commands import of_run, typed
@@ -27,6 +29,7 @@ UNREADABLE = "AIC-E677"
 NO_DATA = "AIC-E678"
 UNSAFE_VALUE = "AIC-E680"
 NO_TARGET_YET = "AIC-E682"
+NO_REVISION = "AIC-E685"
 
 
 def of_record(wanted: Wanted, outcome: Outcome, found: Found) -> Refusal:
@@ -103,6 +106,18 @@ def no_data(wanted: Wanted, machines: tuple[Machine, ...], inventory: str) -> Re
     ways = (Way("then look again", typed("plan", wanted.spec)),)
     told = "refused, ${machine.data} is used and machines.yaml names no data: for " + named
     return Refusal(NO_DATA, 4, told, tuple(facts), ways)
+
+
+def no_revision(spec: RunSpec, answers: list[tuple[str, str]]) -> Refusal:
+    """The repository of `source.git` has no such revision; `answers` are (machine, what git said there)."""
+    git, revision = (spec.source.git, spec.source.revision) if spec.source is not None else ("", "")
+    facts = (("source", words.harmless(git)), *((name, words.harmless(why)) for name, why in answers[:3]))
+    ways = (
+        Way("what it has", f"git ls-remote {words.harmless(shlex.quote(git))}"),
+        Way("then look again", typed("plan", spec)),
+    )
+    told = f"refused, source.revision {words.harmless(revision) or 'HEAD'} is not in the repository"
+    return Refusal(NO_REVISION, 4, told, facts, ways)
 
 
 def unsafe_value(spec: RunSpec, placeholder: str, value: str, variable: str) -> Refusal:

@@ -22,7 +22,8 @@ def no_file(spec: RunSpec, path: str) -> Refusal:
     """A file that the setup names or reads is not there, or is not sent."""
     field = _field(spec)
     where = "the source" if spec.source is not None else "the spec's folder"
-    facts = [("looked in", spec.source.path if spec.source is not None else spec.folder)]
+    source = spec.source
+    facts = [("looked in", words.harmless(source.git) or source.path if source is not None else spec.folder)]
     if field == "project":
         facts.append(("counted", "files that are sent: what git ignores and source.exclude names is none of them"))
     verb = "names" if path not in (LOCK, PYPROJECT) or field == "requirements" else "reads"

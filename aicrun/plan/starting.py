@@ -71,6 +71,9 @@ def _refusal(task: Task, placement: Placement, known: Known) -> Refusal | None:
         return refusals.silent(wanted, outcome.blocked, known.fleet, would)
     if outcome.unreadable:
         return refusals.unreadable(outcome.unreadable)
+    gone = _revision_missing(task, placement, known)
+    if gone is not None:
+        return gone
     unmade = _unmade_environment(wanted)
     if unmade is not None:
         return unmade
@@ -80,7 +83,10 @@ def _refusal(task: Task, placement: Placement, known: Known) -> Refusal | None:
 
 def _unmade_environment(wanted: Wanted) -> Refusal | None:
     """What refuses the setup before any machine is chosen: a file that is missing, a lock of another kind or place."""
-    setup = wanted.spec.setup
+    setup, source = wanted.spec.setup, wanted.source
+    if source is not None and source.git and not source.commit:
+        # Nobody could read it: what is in it is not known.
+        return None
     missing = next((path for path in files_read(setup) if path not in wanted.files), "")
     if missing:
         return setup_refusals.no_file(wanted.spec, missing)
@@ -93,6 +99,25 @@ def _unmade_environment(wanted: Wanted) -> Refusal | None:
         return setup_refusals.not_in_wheels(wanted.spec, apart)
     apart = outside(text) if setup.project else local_sources(text)
     return setup_refusals.local_sources(wanted.spec, apart) if apart else None
+
+
+def _revision_missing(task: Task, placement: Placement, known: Known) -> Refusal | None:
+    """A revision that no machine finds; one that could not be asked for is a reason against its machine."""
+    spec = task.wanted.spec
+    source = spec.source
+    if source is None or not source.git or placement.chosen:
+        return None
+    answers = [
+        (name, one)
+        for name, view in known.views.items()
+        if view.reading is not None
+        for one in view.reading.git
+        if (one.git, one.revision) == (source.git, source.revision)
+    ]
+    missing = [(name, one.detail) for name, one in answers if one.word == "missing"]
+    if not missing or any(one.word == "ok" for _, one in answers):
+        return None
+    return refusals.no_revision(spec, missing)
 
 
 def _without_data(placement: Placement, known: Known) -> tuple[Machine, ...]:

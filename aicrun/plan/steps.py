@@ -114,7 +114,9 @@ def large_files(wanted: Wanted) -> tuple[str, ...]:
 
 
 def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: str) -> Iterator[tuple[str, str]]:
-    if draft.source is not None:
+    if draft.source is not None and draft.source.git:
+        yield "source", f"{source_words(draft.source)}, fetched by {draft.machine}"
+    elif draft.source is not None:
         what = source_words(draft.source).rpartition(", ")[0] if draft.source.commit else "all files of the folder"
         yield "push", f"{words.counted(draft.source.files, 'file')}, {words.size(draft.source.bytes)}: {what}"
     setup = wanted.spec.setup

@@ -217,7 +217,9 @@ def _demand(tree: _Tree) -> CardDemand | None:
 
 
 def _source(tree: _Tree, folder: str) -> SourceSpec | None:
-    path = tree.text("source", "path")
+    path, git = tree.text("source", "path"), tree.text("source", "git")
+    if git:
+        return SourceSpec("", git=git, revision=tree.text("source", "revision"))
     if not path:
         return None
     absolute = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))

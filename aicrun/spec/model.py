@@ -60,11 +60,17 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """Code the run needs: `path` is absolute on this client, `include`/`exclude` are gitignore-style patterns."""
+    """Code the run needs: `path` is absolute on this client, `include`/`exclude` are gitignore-style patterns.
+
+    Or `git` is the address of a repository that the host fetches, at `revision` (empty: its default branch); then
+    `path` is empty.
+    """
 
     path: str
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    git: str = ""
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)

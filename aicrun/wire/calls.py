@@ -62,6 +62,7 @@ CALLS = (
     "files_look",
     "files_put",
     "store_part",
+    "git_source",
 )
 
 REFUSALS = (

@@ -186,6 +186,31 @@ class InputSeen:
 
 
 @lean.dataclass(frozen=True)
+class GitText:
+    """The text of a file at `path` in a commit."""
+
+    path: str
+    text: str
+
+
+@lean.dataclass(frozen=True)
+class GitSource:
+    """What a host says of a `revision` of the repository `git`: `word` is `ok`, `missing`, `unreachable` or `no_git`.
+
+    `name` is the branch or tag that it is now, `detail` what git said; `texts` are the files that were asked for and
+    are there. All of it is text of others.
+    """
+
+    git: str
+    revision: str
+    word: str
+    commit: str = ""
+    name: str = ""
+    detail: str = ""
+    texts: Tuple[GitText, ...] = ()
+
+
+@lean.dataclass(frozen=True)
 class HostReading:
     """Everything one survey call learned.
 
@@ -193,7 +218,8 @@ class HostReading:
     environments below the data folder. `unreadable_records` names run records that are there and cannot be read:
     they may be the run, so they refuse a start. `drain` is there while no new run of this account starts here.
     `programs` answers for the first words of commands that were asked for, `wheels` for folders of wheels,
-    `inputs` for files and folders to read.
+    `inputs` for files and folders to read. `git` are answers of `git_source`, which the client puts here: a survey
+    asks no other place.
     """
 
     hostname: str
@@ -232,3 +258,4 @@ class HostReading:
     programs: Tuple[Program, ...] = ()
     wheels: Tuple[WheelFolder, ...] = ()
     inputs: Tuple[InputSeen, ...] = ()
+    git: Tuple[GitSource, ...] = ()

@@ -10,6 +10,7 @@ from aicrun.wire import lean
 from aicrun.wire.launched import Launched
 from aicrun.wire.names import SCHEMA as SCHEMA
 from aicrun.wire.seen import Checkpoints, Event, InLine
+from aicrun.wire.source import Source as Source
 
 STEPS = ("setup", "preflight", "command", "upload")
 
@@ -21,18 +22,6 @@ class Client:
     user: str
     host: str
     version: str
-
-
-@lean.dataclass(frozen=True)
-class Source:
-    """The source tree of a job: its hash in the store, and where it came from (`commit` empty outside git)."""
-
-    tree: str
-    files: int
-    bytes: int
-    commit: str = ""
-    branch: str = ""
-    dirty: Tuple[str, ...] = ()
 
 
 @lean.dataclass(frozen=True)

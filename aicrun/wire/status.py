@@ -69,6 +69,9 @@ REASONS = (
     "disk_full",
 )
 
+# Codes that the setup step, a program of ours, ends with beside 0 and 1.
+SETUP_CODES = {3: "revision_missing"}
+
 UNKNOWN_REASONS = ("reboot", "supervisor_lost", "record_lost", "never_recorded")
 
 # Why an attempt that was due was not made, and endings that are no number or name, as people say them.
@@ -197,7 +200,7 @@ def reason_of(step: str, end: StepExit) -> str:
     if step == "preflight":
         return "preflight_failed"
     if step == "setup" or end.spawn_error:
-        return "setup_failed"
+        return SETUP_CODES.get(end.code or 0, "setup_failed")
     if end.timed_out:
         return "timeout"
     if end.signal is not None:

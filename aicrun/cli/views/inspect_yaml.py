@@ -99,7 +99,10 @@ def _source(report: api.JobReport) -> list[str]:
     source = report.source
     if source is None:
         return []
-    values = [f"tree: {source.tree[:8]}", f"files: {source.files}"]
+    if source.git:
+        values = [f"git: {_text(source.git)}", f"revision: {_text(source.revision or source.branch)}"]
+    else:
+        values = [f"tree: {source.tree[:8]}", f"files: {source.files}"]
     if source.commit:
         values.append(f"commit: {_text(source.commit[:12])}")
     if source.dirty:
