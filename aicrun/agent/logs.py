@@ -80,7 +80,7 @@ class _Followed:
         self._folder = home.step_dir(*self._where)
         self._reader = log_files.LogReader(self._folder)
         self._growth: Optional[Growth] = None
-        self._looked_at = 0.0
+        self._looked_at = self._grown_at = 0.0
         # Whether anything has happened since it was asked whether the step has ended.
         self._is_looked = False
 
@@ -114,7 +114,8 @@ class _Followed:
 
     def _look_at(self) -> float:
         told = self._growth is not None and self._growth.is_told
-        return self._looked_at + (_QUIET_LOOK_S if told and self._is_looked else _LOOK_S)
+        # Not between two lines that follow each other: the second would wait for it.
+        return max(self._looked_at, self._grown_at) + (_QUIET_LOOK_S if told and self._is_looked else _LOOK_S)
 
     def _wait(self, state: Optional[log_files.LogState], deadline: float) -> None:
         if state is None:
@@ -126,7 +127,7 @@ class _Followed:
             self._is_looked = False
 
     def _grown(self, state: log_files.LogState, at: int, data: bytes) -> Answer:
-        self._is_looked = False
+        self._grown_at, self._is_looked = time.monotonic(), False
         if self._growth is not None:
             self._growth.grew()
         return self._answer(state, at, data, False)
