@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from support import Person, end_processes_with, remove_groups_since
 
 pytest_plugins = ["budgets"]
 
 BEGAN = time.time()
+# A machine that does other work is no fault of what is tested.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared machine")
 
 
 def pytest_configure() -> None:

@@ -15,7 +15,7 @@ from aicrun.plan.saved import from_document, moved, to_document
 from aicrun.spec.model import Selector
 
 MODELS = (("RTX 3090", 24), ("RTX A6000", 48), ("T4", 15), ("GB10", 0))
-settings.register_profile("plan", deadline=None, max_examples=60)
+settings.register_profile("plan", settings.get_profile("shared machine"), max_examples=60)
 settings.load_profile("plan")
 
 
