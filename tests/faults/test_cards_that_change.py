@@ -68,7 +68,8 @@ def test_a_card_that_drains_slowly_is_given_on_when_it_is_empty_and_not_before(b
     job = box.start(WAITS)
     main = box.rig.running(job)
     plain = state(box)
-    box.driver.write(plain.replace(f"card {B}", f"  holder {main} compute 900\ncard {B}"))
+    # A row of the driver's table that stays when its process is gone, as a slow driver's does.
+    box.driver.write(plain.replace(f"card {B}", f"  process {main} compute 900\ncard {B}"))
     second = box.start("true")
     box.waiting(second)
     go(box, job)

@@ -39,12 +39,11 @@ def test_a_stop_around_the_very_moment_of_the_end_tells_one_of_two_truths(
     choice = random.Random(seed)
     work = rig.home / "work"
     counts = {Status.FAILED: 0, Status.STOPPED: 0}
+    gate = work / "race/go"
+    gate.parent.mkdir(parents=True)
+    os.mkfifo(gate)
     for number in range(ROUNDS):
         job = rig.start(f"race-{number}", "read x < go || true; exit 4", workspace=str(work / "race"))
-        gate = work / "race/go"
-        if not gate.exists():
-            until(lambda: (work / "race").exists())
-            os.mkfifo(gate)
         main = rig.running(job)
         until(lambda pid=main: state_of(pid) == "S")
         with rig.link() as link, ThreadPoolExecutor(1) as pool:

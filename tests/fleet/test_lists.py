@@ -89,7 +89,7 @@ def test_one_machine_under_two_names_is_told_and_counted_once(lab: Lab) -> None:
     project.write("python3 work.py 600", "sft", ASKS)
     assert "counted once: a-lan (is a under another name)" in shown(project.run("plan"))
     assert project.apply().returncode == 0
-    until(lambda: lab.starts() == {"a": 1})
+    until(lambda: lab.starts() == {"a": 1}, 60)
     project.write("python3 work.py 600", "other", ASKS)
     waits = project.apply()
     assert (waits.returncode, "wait in line for a[0]" in shown(waits)) == (0, True)
@@ -101,7 +101,7 @@ def test_one_machine_under_two_names_is_told_and_counted_once(lab: Lab) -> None:
         assert "a-lan is a: one machine and account under two names, counted once" in told
         assert "aicrun machines remove a-lan" in told
     assert project.run("stop", "sft", "--yes", "--grace", "0s").returncode == 0
-    until(lambda: lab.starts() == {"a": 2})
+    until(lambda: lab.starts() == {"a": 2}, 60)
 
 
 @pytest.mark.skipif(os.environ.get("AICRUN_LINKS") != "all", reason="AICRUN_LINKS=all: what no look excludes, by hand")
@@ -110,14 +110,14 @@ def test_lists_that_overlap_share_a_name_where_they_meet_and_no_further(lab: Lab
     for one in (ana, bo, kim):
         one.write("python3 work.py 600", "sft")
     assert ana.apply("--set", "machine.name=b").returncode == 0
-    until(lambda: lab.starts() == {"b": 1})
+    until(lambda: lab.starts() == {"b": 1}, 60)
     assert "in progress on b" in shown(bo.apply("--set", "machine.name=c"))
     assert lab.starts() == {"b": 1}
     # Nobody whom kim can ask knows of it; how far kim sees is told by doctor.
     assert "unique over the 1 machine and accounts of this list" in shown(kim.run("doctor", "c"))
     assert "unique over the 2 machines and accounts of this list" in shown(bo.run("doctor", "c"))
     assert kim.apply().returncode == 0
-    until(lambda: lab.starts() == {"b": 1, "c": 1})
+    until(lambda: lab.starts() == {"b": 1, "c": 1}, 60)
 
 
 def test_two_accounts_share_the_card_and_the_name_only_where_one_list_has_both(lab: Lab) -> None:
@@ -125,7 +125,7 @@ def test_two_accounts_share_the_card_and_the_name_only_where_one_list_has_both(l
     for one in (theirs, mine, both):
         one.write("python3 work.py 600", "sft", ASKS)
     assert theirs.apply().returncode == 0
-    until(lambda: lab.starts() == {"theirs": 1})
+    until(lambda: lab.starts() == {"theirs": 1}, 60)
     assert "in progress on a-theirs[0]" in shown(both.apply())
     planned = shown(mine.run("plan"))
     assert "wait in line for a[0]" in planned
@@ -135,4 +135,4 @@ def test_two_accounts_share_the_card_and_the_name_only_where_one_list_has_both(l
     assert lab.starts() == {"theirs": 1}
     assert "in line" in shown(mine.run("list"))
     assert theirs.run("stop", "sft", "--yes", "--grace", "0s").returncode == 0
-    until(lambda: lab.starts() == {"theirs": 1, "a": 1})
+    until(lambda: lab.starts() == {"theirs": 1, "a": 1}, 60)
