@@ -140,6 +140,11 @@ def _home(way: Way, folder: Path) -> Path:
     if not way.is_user:
         (folder / "home").mkdir(mode=0o700)
         return folder / "home"
+    return emptied_home()
+
+
+def emptied_home() -> Path:
+    """The home of the account that is thrown away, without what tests before left in it."""
     home = Path("/home", throw_away())
     for left in home.iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()

@@ -49,11 +49,13 @@ def _end_tree(job_dir: str, known: evidence.Known) -> bool:
     """True when nothing of the job lives any more."""
     orphans = family.Orphans(known.record.job_id, evidence.starts_of(known.evidence.steps))
     began = time.monotonic()
-    for start in orphans.starts:
-        if family.main_lives(start):
-            family.signal_group(start.pid, start.ticks, signal.SIGTERM)
-    family.signal_all(orphans.members(), signal.SIGTERM)
-    note(job_dir, "stop_sent", detail="by the agent, for the keeper is gone")
+    living, members = [start for start in orphans.starts if family.main_lives(start)], orphans.members()
+    for start in living:
+        family.signal_group(start.pid, start.ticks, signal.SIGTERM)
+    family.signal_all(members, signal.SIGTERM)
+    if living or members:
+        # A second stopper, asked for while the first was at it, finds nobody and has sent nothing.
+        note(job_dir, "stop_sent", detail="by the agent, for the keeper is gone")
     if _gone(orphans, lambda: began + _grace_s(job_dir)):
         return True
     note(job_dir, "kill_sent", detail="by the agent, for the keeper is gone")

@@ -14,7 +14,7 @@ import pytest
 from fake_nvml.driver import can_be_built
 from hosts_rig import Net, possible
 from integration.project import Project
-from ssh_ways import open_folder, throw_away
+from ssh_ways import emptied_home, open_folder, throw_away
 from support import Person, until
 
 from aicrun.hosts.ssh_route import VARIABLE
@@ -37,7 +37,7 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.user = throw_away()
+        self.user, self.home = throw_away(), emptied_home()
         other = f"Match User {self.user}\n  SetEnv HOME=/home/{self.user} PATH=/usr/bin:/bin"
         self.net = Net(folder / "net")
         for name in ("a", "b", "c"):
@@ -61,7 +61,7 @@ class Lab:
 
     def starts(self) -> dict[str, int]:
         """How many commands were started on each host, by all accounts."""
-        theirs = Path("/home", self.user, "starts")
+        theirs = self.home / "starts"
         count = {name: len(host.starts()) for name, host in self.net.hosts.items() if host.starts()}
         return {**count, **({"theirs": len(theirs.read_text().split())} if theirs.exists() else {})}
 
