@@ -49,16 +49,16 @@ class Carried(Protocol):
 
 
 class Pulse:
-    """Asks after `every_s` of silence, and ends the connection when nothing at all comes for `most` times that.
+    """Asks after `every_s` of silence, again and again; ends the connection when nothing comes for `most` times that.
 
     `ask` may block until it is answered or the connection is over; what it raises is no answer.
     """
 
     def __init__(self, ask: Callable[[], None], connection: Carried, every_s: float, most: int) -> None:
         self.said = ""
-        self._silent_s = every_s * most
-        self._ask, self._connection, self._every_s = ask, connection, every_s
+        self._ask, self._connection, self._every_s, self._most = ask, connection, every_s, most
         self._over = threading.Event()
+        self._asking: threading.Thread | None = None
         threading.Thread(target=self._watch, daemon=True).start()
 
     def stop(self) -> None:
@@ -66,29 +66,31 @@ class Pulse:
         self._over.set()
 
     def _watch(self) -> None:
-        asking: threading.Thread | None = None
         sock = self._connection.sock
         while not self._over.wait(max(sock.heard_at + self._every_s - time.monotonic(), 0.0)):
-            if asking is None or not asking.is_alive():
-                asking = threading.Thread(target=self._asked, daemon=True)
-                asking.start()
-            if not self._heard_since(time.monotonic()):
-                if not self._over.is_set():
-                    # Why it ended, for whoever finds it so.
-                    self.said = f"nothing was heard for {self._silent_s:.0f}s"
-                    self._connection.close()
+            if not self._answered():
+                # Why it ended, for whoever finds it so.
+                self.said = f"nothing was heard for {self._every_s * self._most:.0f}s"
+                self._connection.close()
                 return
+
+    def _answered(self) -> bool:
+        """True as soon as anything came since the question, or nobody wants to know any more.
+
+        Looks are counted, not seconds: a time in which this process stood still is nobody's silence.
+        """
+        sock = self._connection.sock
+        # Before the question: its answer may be here before this thread goes on.
+        heard_at = sock.heard_at
+        for look in range(self._most * _LOOKS_EACH):
+            if look % _LOOKS_EACH == 0 and (self._asking is None or not self._asking.is_alive()):
+                self._asking = threading.Thread(target=self._asked, daemon=True)
+                self._asking.start()
+            if self._over.wait(self._every_s / _LOOKS_EACH) or sock.heard_at != heard_at:
+                return True
+        return False
 
     def _asked(self) -> None:
         # Any fault: it is the silence that decides.
         with contextlib.suppress(Exception):
             self._ask()
-
-    def _heard_since(self, asked_at: float) -> bool:
-        """Whether anything came within the time that is allowed."""
-        while not self._over.wait(self._every_s / _LOOKS_EACH):
-            if self._connection.sock.heard_at > asked_at:
-                return True
-            if time.monotonic() > asked_at + self._silent_s:
-                return False
-        return False
