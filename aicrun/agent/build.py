@@ -3,14 +3,13 @@
 Only `envs.py` calls it, inside a setup step. It must not touch a working tree: an environment never points into one.
 """
 
-import fcntl
 import os
 import signal
 import sys
 import time
 from typing import IO, TYPE_CHECKING, Callable, Dict, Optional, Sequence, Tuple
 
-from aicrun.agent import hooks, later, store
+from aicrun.agent import hooks, later, store, turns
 from aicrun.agent.environment import OTHER_SYSTEM_PATH, SYSTEM_PATH
 from aicrun.agent.home import Home
 from aicrun.agent.machine import libc, program
@@ -241,21 +240,21 @@ def _discard_half_built(setup: Setup, shop: Workshop) -> None:
 
 def _lock(path: str, shop: Workshop) -> int:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    told = False
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not told:
-                shop.say("another job is building the same environment: waiting for it")
-                told = True
-            shop.left_s("waiting for another job that builds the environment")
-            time.sleep(0.1)
-        except OSError as error:
-            os.close(handle)
-            raise SetupFailed("%s cannot be locked: %s" % (path, error.strerror)) from error
-        else:
-            return handle
+
+    def waits(is_first: bool) -> None:
+        if is_first:
+            shop.say("another job is building the same environment: waiting for it")
+        shop.left_s("waiting for another job that builds the environment")
+
+    try:
+        turns.take(handle, waits)
+    except OSError as error:
+        os.close(handle)
+        raise SetupFailed("%s cannot be locked: %s" % (path, error.strerror)) from error
+    except SetupFailed:
+        os.close(handle)
+        raise
+    return handle
 
 
 def _refuse_local(setup: Setup) -> None:

@@ -118,8 +118,8 @@ def _weight(path: str) -> Tuple[int, int, bool]:
                 # A link to nothing counts as a file without bytes.
                 pass
             files += 1
-        if time.monotonic() > until:
-            return files, size, False
+            if time.monotonic() > until:
+                return files, size, False
     return files, size, True
 
 

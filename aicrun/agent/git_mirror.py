@@ -5,13 +5,12 @@ lay out anything (see `git_tree.py`).
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
 
-from aicrun.agent import bodies, later
+from aicrun.agent import bodies, later, turns
 from aicrun.agent.environment import login_environment
 from aicrun.agent.git import Git, GitFault, checked, is_commit
 from aicrun.agent.home import Home
@@ -30,7 +29,6 @@ TIMEOUT_MOST_S = 3600
 # The lock of a large project has some megabytes; what is more is none.
 TEXT_MOST_BYTES = 8 * 1024 * 1024
 _SHORT_COMMIT = re.compile(r"[0-9a-f]{7,63}\Z")
-_LOCK_EACH_S = 0.1
 _REACHED = "HEAD"
 
 
@@ -173,20 +171,13 @@ def _locked(home: Home, git: Git, url: str, say: Callable[[str], None] = lambda 
 
 
 def _lock(handle: int, git: Git, say: Callable[[str], None]) -> None:
-    told = False
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not told:
-                say("another job is fetching from the same repository: waiting for it")
-                told = True
-            if time.monotonic() > git.ends:
-                message = "another job was fetching from the same repository all the time"
-                raise GitFault("unreachable", message) from None
-            time.sleep(_LOCK_EACH_S)
-        else:
-            return
+    def waits(is_first: bool) -> None:
+        if is_first:
+            say("another job is fetching from the same repository: waiting for it")
+        if time.monotonic() > git.ends:
+            raise GitFault("unreachable", "another job was fetching from the same repository all the time")
+
+    turns.take(handle, waits)
 
 
 def _make(git: Git, mirror: str) -> None:
