@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from agent_rig import Rig, lives
+from fake_nvml.driver import can_be_built
+from faults.test_cards_and_line import A, Box
 from support import until
 
 from aicrun.wire import names
 from aicrun.wire.jobs import Retry
 from aicrun.wire.status import Status, status_of
 
+needs_a_compiler = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
 WAITS = "run:echo looked; while [ ! -e go ]; do sleep 0.05; done"
 
 
@@ -54,3 +59,26 @@ def test_it_looks_before_each_attempt(rig: Rig) -> None:
     for number in (1, 2):
         log = rig.folder(job) / names.ATTEMPTS / str(number) / "preflight" / names.LOG
         assert log.read_bytes() == b"looked\n"
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    host = Box(tmp_path)
+    yield host
+    host.close()
+
+
+@needs_a_compiler
+def test_its_card_stays_locked_while_anything_of_it_lives(box: Box) -> None:
+    job = box.start("true", preflight=WAITS)
+    main = box.rig.running(job, "preflight")
+    second = box.start("true")
+    box.waiting(second)
+    os.kill(box.rig.keeper(job), signal.SIGKILL)
+    until(lambda: not box.rig.report(job).supervised)
+    # The next in line has had many looks by now.
+    for _ in range(20):
+        assert (lives(main), box.held(A), box.status(second)) == (True, True, Status.ENQUEUED)
+    box.rig.call("stop", job_id=job, by="ana", grace_s=0)
+    assert status_of(box.rig.ended(second)).status is Status.SUCCEEDED
+    assert not lives(main)
