@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from aicrun.agent import build, lookup, vault
 from aicrun.agent.environment import environment
+from aicrun.agent.finding import counted
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.programs import command_folder, shell_argv
 from aicrun.agent.records import Unreadable, read_json, read_record, write_record
@@ -100,7 +101,8 @@ def weighed(inputs: Dict[str, str], shop: build.Workshop) -> Dict[str, Any]:
         files, size, is_whole = _weight(path)
         found[name] = {"path": path, "files": files, "bytes": size, "whole": is_whole}
         least = "" if is_whole else "at least "
-        shop.say("input %s: %s%d files, %d bytes in %s" % (name, least, files, size, path))
+        words = (name, least, counted(files, "file"), counted(size, "byte"), path)
+        shop.say("input %s: %s%s, %s in %s" % words)
     return found
 
 
