@@ -207,7 +207,7 @@ def _build(setup: Setup, uv: str, shop: Workshop, folders: Tuple[str, str]) -> N
     env = installs.environment_of(setup, env)
     shop.say("making the environment %s with python %s" % (setup.path, setup.python_version))
     # From a folder without a project, so that uv reads no pyproject.toml of anybody's tree.
-    venv = (uv, "venv", "--no-project", "--python", setup.python, setup.path)
+    venv = (uv, "venv", "--quiet", "--no-project", "--python", setup.python, setup.path)
     shop.run(venv, folder, "making the environment", env)
     hooks.reached("setup.made")
     for install in installs.installs(setup, uv, *folders):

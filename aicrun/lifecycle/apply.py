@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,7 +153,17 @@ def push(session: Session, item: RunPlan, snapshot: Snapshot, tell: Tell) -> Non
             backend.put(contents(snapshot, still))
 
         patience.ask(send)
-    tell(StepDone(item.run, "push", words if missing else f"{words}: all there", time.monotonic() - began))
+    tell(StepDone(item.run, "push", _sent(snapshot, missing, item.machine), time.monotonic() - began))
+
+
+def _sent(snapshot: Snapshot, missing: Sequence[str], machine: str) -> str:
+    """What went over: all, nothing, or the files that the machine lacked."""
+    source, sent = snapshot.source, contents(snapshot, missing)
+    if missing and len(sent) < len(snapshot.hashes):
+        part = size(sum(content.bytes for content in sent))
+        return f"{len(sent):,} of {counted(source.files, 'file')}, {part} to {machine}"
+    words = f"{counted(source.files, 'file')}, {size(source.bytes)} to {machine}"
+    return words if missing else f"{words}: all there"
 
 
 def _before_confirm(session: Session, item: RunPlan, tell: Tell) -> BeforeConfirm | None:

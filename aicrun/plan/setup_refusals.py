@@ -24,7 +24,7 @@ def no_file(spec: RunSpec, path: str) -> Refusal:
     where = "the source" if spec.source is not None else "the spec's folder"
     source = spec.source
     facts = [("looked in", words.harmless(source.git) or source.path if source is not None else spec.folder)]
-    if field == "project":
+    if field == "project" and not (source is not None and source.git):
         facts.append(("counted", "files that are sent: what git ignores and source.exclude names is none of them"))
     verb = "names" if path not in (LOCK, PYPROJECT) or field == "requirements" else "reads"
     ways = [Way("make it", "uv lock")] if posixpath.basename(path) == LOCK else []
