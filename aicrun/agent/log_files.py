@@ -39,6 +39,9 @@ class LogState:
     done: bool = False
 
 
+_STANDARD = LogState(Caps().head_bytes, Caps().ring_bytes)
+
+
 class LogWriter:
     """Writes at offsets, never appends; every method may be repeated after a kill."""
 
@@ -133,6 +136,8 @@ class LogReader:
         """The files in the step's folder need not be there yet."""
         self._folder = folder
         self._open: Dict[str, int] = {}
+        # What the writer said last, as it stood there and as it is meant.
+        self._heard: Tuple[bytes, Optional[LogState]] = (b"", None)
 
     def close(self) -> None:
         """Give the files back."""
@@ -149,7 +154,7 @@ class LogReader:
         if handle < 0:
             return None
         size = os.fstat(handle).st_size
-        said = self._said() or LogState(Caps().head_bytes, Caps().ring_bytes)
+        said = self._said() or _STANDARD
         # While the head fills, the file's own size is the truth and nothing else needs to be written.
         total = max(size, said.total) if size >= said.head_bytes else size
         return lean.replace(said, total=total, busy_until=max(total, said.busy_until))
@@ -160,10 +165,14 @@ class LogReader:
         What the ring no longer has is skipped: then the second value is greater than `offset`. Empty at the end.
         """
         state = self.state()
-        if state is None or offset >= state.total:
+        return (b"", offset) if state is None else self.read_of(state, offset, limit)
+
+    def read_of(self, state: LogState, offset: int, limit: int) -> Tuple[bytes, int]:
+        """The same of a `state` that was just asked for."""
+        if offset >= state.total:
             return b"", offset
         if offset < state.head_bytes:
-            data = self._pread(names.LOG, min(limit, state.head_bytes - offset), offset)
+            data = self._pread(names.LOG, min(limit, min(state.head_bytes, state.total) - offset), offset)
             if data:
                 return data, offset
             offset = state.head_bytes
@@ -192,10 +201,13 @@ class LogReader:
     def _said(self) -> Optional[LogState]:
         for _ in range(3):
             raw = self._pread(names.LOG_STATE, _STATE_BYTES, 0)
+            if raw == self._heard[0]:
+                return self._heard[1]
             try:
                 words = json.loads(raw.decode("ascii"))
                 if len(words) == 7 and sum(words[:6]) == words[6] and words[0] > 0 and words[1] > 0:
-                    return LogState(words[0], words[1], words[2], words[3], words[4], bool(words[5]))
+                    self._heard = raw, LogState(words[0], words[1], words[2], words[3], words[4], bool(words[5]))
+                    return self._heard[1]
             except (ValueError, TypeError):
                 continue
         return None

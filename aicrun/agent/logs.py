@@ -96,7 +96,7 @@ class _Followed:
         while True:
             state = self._reader.state()
             if state is not None and state.total > self._offset:
-                data, at = self._reader.read(self._offset, limit)
+                data, at = self._reader.read_of(state, self._offset, limit)
                 if data:
                     return self._grown(state, at, data)
             if ended or time.monotonic() >= deadline:
