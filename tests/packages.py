@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import socket
+import struct
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,6 +42,8 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 def build_editable(folder, config_settings=None, metadata_directory=None):
     raise SystemExit("an editable install was asked for")
 """
+# Instead of a status: nothing is answered.
+RESET = -1
 
 
 def pinned_uv() -> Path:
@@ -48,15 +53,15 @@ def pinned_uv() -> Path:
     return Path(fetch_uv(str(kept), env=os.environ, **words))
 
 
-def wheel(folder: Path, name: str = "tiny", version: str = "1.0") -> Path:
-    """A wheel of one module `name` with `WORD`, in `folder`, which is made."""
+def wheel(folder: Path, name: str = "tiny", version: str = "1.0", about: str = "") -> Path:
+    """A wheel of one module `name` with `WORD`, in `folder`, which is made; `about` are more lines of its metadata."""
     folder.mkdir(exist_ok=True)
     path, info = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as made:
         # With a time of its own each wheel would have another hash.
         texts = {
             f"{name}.py": "WORD = 'here'\n",
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{about}",
             f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             f"{info}/RECORD": "",
         }
@@ -99,7 +104,8 @@ class Index:
     """A package index of this machine for the wheels of a folder; `close` ends it.
 
     `cut_bytes`: each wheel breaks off after that many bytes; `login`: what a client must say (`Basic …`). A wheel
-    is sent only while `sends` is set, as it is at first.
+    is sent only while `sends` is set, as it is at first. `wheel_status`, `page_status`: what each gets instead (404,
+    500, or `RESET`: the connection is reset).
     """
 
     def __init__(self, folder: Path, cut_bytes: int | None = None, login: str = "") -> None:
@@ -107,6 +113,7 @@ class Index:
         self.cut_bytes = cut_bytes
         self.login = login
         self.asked: list[str] = []
+        self.wheel_status = self.page_status = 0
         self.sends = threading.Event()
         self.sends.set()
         index = self
@@ -136,7 +143,15 @@ class Index:
         """One page or one wheel."""
         self.asked.append(request.path)
         place = self.folder / request.path.rpartition("/")[2]
-        if self.login and request.headers.get("Authorization") != self.login:
+        status = self.wheel_status if place.suffix == ".whl" else self.page_status
+        if status == RESET:
+            # Closed with something left to say: the client is told so by a reset.
+            request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            request.close_connection = True
+            request.connection.close()
+        elif status:
+            self._send(request, status, b"")
+        elif self.login and request.headers.get("Authorization") != self.login:
             self._send(request, 401, b"")
         elif place.is_file():
             self.sends.wait()
@@ -158,6 +173,8 @@ class Index:
         request.end_headers()
         if request.command == "HEAD":
             return
-        request.wfile.write(body if cut_bytes is None else body[:cut_bytes])
+        # Whoever asked may have been ended meanwhile.
+        with contextlib.suppress(ConnectionError):
+            request.wfile.write(body if cut_bytes is None else body[:cut_bytes])
         if cut_bytes is not None:
             request.close_connection = True

@@ -41,7 +41,15 @@ CA_BUNDLES = (
 
 
 class SetupFailed(Exception):
-    """Why the setup step ends with exit code 1, in a sentence."""
+    """Why the setup step fails, in a sentence; `token` is one of `wire.status.SETUP_CODES`, or empty."""
+
+    token = ""
+
+
+class DiskFull(SetupFailed):
+    """There was no room, no inode or no quota left."""
+
+    token = "disk_full"
 
 
 class Workshop:
@@ -105,8 +113,15 @@ class Workshop:
         ended = "ended by signal %d" % -code if code < 0 else "exit code %d" % code
         last = said.last_words()
         if code != 0:
-            help_ = way_out(last) if way_out else ""
-            raise SetupFailed("%s: %s; what it said stands above%s" % (doing, ended, help_ and "; " + help_))
+            told = "%s: %s; what it said stands above" % (doing, ended)
+            raise _failure(told, way_out(last), last) if way_out else SetupFailed(told)
+
+
+def _failure(told: str, help_: str, last: str) -> SetupFailed:
+    # Imported here: a setup fails seldom.
+    from aicrun.agent import install_faults
+
+    return (DiskFull if install_faults.is_full(last) else SetupFailed)(told + (help_ and "; " + help_))
 
 
 class Listener:
@@ -188,6 +203,10 @@ def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str, tree: str) -> bo
         _discard_half_built(setup, shop)
         shop.held = (handle,)
         _build(setup, uv, shop, (scratch, tree))
+    except DiskFull:
+        # What of it lies there takes the room that is wanted.
+        shutil.rmtree(setup.path, ignore_errors=True)
+        raise
     finally:
         shop.held = ()
         os.close(handle)
@@ -196,7 +215,10 @@ def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str, tree: str) -> bo
 
 def _build(setup: Setup, uv: str, shop: Workshop, folders: Tuple[str, str]) -> None:
     # Imported here: most jobs have their environment already, or need none.
-    from aicrun.agent import installs
+    from aicrun.agent import install_faults, installs
+
+    def way_out(said: str) -> str:
+        return install_faults.way_out(setup, said)
 
     folder = os.path.dirname(setup.path)
     env = dict(shop.env, UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1")
@@ -208,11 +230,11 @@ def _build(setup: Setup, uv: str, shop: Workshop, folders: Tuple[str, str]) -> N
     shop.say("making the environment %s with python %s" % (setup.path, setup.python_version))
     # From a folder without a project, so that uv reads no pyproject.toml of anybody's tree.
     venv = (uv, "venv", "--quiet", "--no-project", "--python", setup.python, setup.path)
-    shop.run(venv, folder, "making the environment", env)
+    shop.run(venv, folder, "making the environment", env, way_out)
     hooks.reached("setup.made")
     for install in installs.installs(setup, uv, *folders):
         shop.say(install.words)
-        shop.run(install.argv, install.folder or folder, install.doing, env, lambda said: installs.way_out(setup, said))
+        shop.run(install.argv, install.folder or folder, install.doing, env, way_out)
         hooks.reached("setup.installed")
     _mark(setup)
     hooks.reached("setup.marked")

@@ -33,10 +33,9 @@ def main(job_folder: str) -> int:
             raise build.SetupFailed("there is no request in %s" % job_folder)
         set_up(home, request, job_folder)
     except (build.SetupFailed, Refused, Unreadable) as error:
-        code = next((code for code, token in SETUP_CODES.items() if token == getattr(error, "token", "")), 1)
-        return _failed(str(getattr(error, "message", "") or error), code)
+        return _failed(str(getattr(error, "message", "") or error), _code(getattr(error, "token", "")))
     except OSError as error:
-        return _failed("%s: %s" % (error.filename or "input or output", error.strerror))
+        return _refused_by_disk(error)
     return 0
 
 
@@ -142,6 +141,25 @@ def _run_commands(request: JobRequest, tree: str, shop: build.Workshop) -> None:
         shop.say("setup.run %d of %d: %s" % (number, total, first))
         argv = shell_argv(text, request.shell, shop.env["PATH"])
         shop.run(argv, tree, "setup.run %d of %d (%s)" % (number, total, first[:80]))
+
+
+def _code(token: str) -> int:
+    return next((code for code, known in SETUP_CODES.items() if known == token), 1)
+
+
+def _refused_by_disk(error: OSError) -> int:
+    # Imported here: a setup fails seldom.
+    from aicrun.agent import install_faults
+
+    told = "%s: %s" % (error.filename or "input or output", error.strerror)
+    if error.errno not in install_faults.NO_ROOM:
+        return _failed(told)
+    place = os.path.dirname(error.filename or "")
+    while place and not os.path.isdir(place):
+        # What was half laid out is removed already.
+        place = os.path.dirname(place)
+    place = place or "one of its folders"
+    return _failed("%s; %s" % (told, install_faults.make_room(place)), _code("disk_full"))
 
 
 def _failed(why: str, code: int = 1) -> int:

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, List
 
 from aicrun.agent import git_mirror, later
-from aicrun.agent.build import SetupFailed, Workshop
+from aicrun.agent.build import DiskFull, SetupFailed, Workshop
 from aicrun.agent.git import Done, Git, GitFault
 from aicrun.agent.home import Home
 from aicrun.wire.jobs import Source
@@ -42,7 +42,7 @@ def check_out(home: Home, source: Source, folder: str, shop: Workshop) -> None:
             message = "%s is not in %s any more: plan again, or push it back" % (source.commit[:12], source.git)
             raise RevisionMissing(message) from error
         shop.left_s("fetching %s" % source.git)
-        raise SetupFailed("%s: %s" % (source.git, error)) from error
+        raise _failure("%s: %s" % (source.git, error)) from error
     _tell_pointers(git, folder, shop)
     _without_git(folder)
     _check_links(folder)
@@ -66,7 +66,14 @@ def _submodules(git: Git, folder: str, shop: Workshop) -> None:
 
 def _well(done: Done, doing: str) -> None:
     if done.code:
-        raise SetupFailed("%s: %s" % (doing, done.why))
+        raise _failure("%s: %s" % (doing, done.why))
+
+
+def _failure(told: str) -> SetupFailed:
+    # Imported here: it fails seldom.
+    from aicrun.agent.install_faults import is_full
+
+    return (DiskFull if is_full(told) else SetupFailed)(told)
 
 
 def _tell_pointers(git: Git, folder: str, shop: Workshop) -> None:

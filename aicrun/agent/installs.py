@@ -1,10 +1,9 @@
-"""What uv is asked for each form of `setup`, and what a person may do when it cannot be had.
+"""What uv is asked for each form of `setup`.
 
 Only `build.py` calls it. It writes the files that uv reads into a private folder, and must not run anything.
 """
 
 import os
-import re
 from typing import Dict, Iterator, List, Tuple
 
 from aicrun.wire import lean
@@ -19,18 +18,6 @@ _SOURCES = (
     "UV_FIND_LINKS",
     "UV_NO_INDEX",
     "UV_TORCH_BACKEND",
-)
-_NO_INDEX = re.compile(
-    r"error sending request|dns error|tcp connect error|Network connectivity is disabled|operation timed out"
-)
-_CUT_OFF = re.compile(
-    r"error decoding response body|request or response body error|end of file before message length|"
-    r"Failed to read from zip file|invalid package format|[Uu]nexpected (?:end of file|EOF)|Failed to extract"
-)
-_LOGIN = re.compile(r"\b(?:401|403)\b|authentication credentials")
-_FULL = re.compile(r"No space left on device|Disk quota exceeded|os error 28\b|os error 122\b")
-_LACKS = re.compile(
-    r"not found in the provided package locations|there is no version of|is available|no usable wheels|find-links"
 )
 
 
@@ -65,26 +52,6 @@ def installs(setup: Setup, uv: str, scratch: str, tree: str) -> Iterator[Install
         what = setup.requirements_name or "packages"
         argv = _pip(setup, uv) + backend + _from(setup) + wanted
         yield Install("installing %s" % what, "installing the packages", tuple(argv))
-
-
-def way_out(setup: Setup, said: str) -> str:
-    """What to do about an end of uv that said this last; empty when nothing more is known than it said itself."""
-    if _FULL.search(said):
-        return "the disk is full: free some room below %s, or name another data volume, and apply again" % (
-            os.path.dirname(setup.path)
-        )
-    if setup.wheels and _LACKS.search(said):
-        return "put what is missing into %s (pip download on a machine with internet), and apply again" % setup.wheels
-    if _LOGIN.search(said):
-        return "the index wants a login: setup.index: NAME=https://…, and secrets UV_INDEX_NAME_PASSWORD for: setup"
-    if _CUT_OFF.search(said):
-        return "an index broke off half-way, and nothing of it is kept: apply again"
-    if _NO_INDEX.search(said):
-        return (
-            "this host does not reach the index: name one that it reaches in setup.index, its proxy in env of "
-            "machines.yaml, or a folder of wheels on it in setup.wheels"
-        )
-    return ""
 
 
 def _locked(setup: Setup, uv: str, scratch: str, tree: str) -> Iterator[Install]:

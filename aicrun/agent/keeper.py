@@ -46,6 +46,8 @@ GATE_TICK_S = 0.1
 OLD_UPLOADS = 1000
 # Importing torch from a cold network disk takes minutes.
 PREFLIGHT_S = 600.0
+# A setup ends itself when its time is over, and says at what; so much later its keeper does.
+SETUP_GRACE_S = float(hooks.number("SETUP_GRACE_S", 5))
 ON_CARDS = ("preflight", "command")
 
 
@@ -305,7 +307,7 @@ class Keeper:
             self._boot,
             self._oom_score,
             self._caps,
-            limit_s={"setup": float(request.setup.timeout_s), "preflight": PREFLIGHT_S}.get(step),
+            limit_s={"setup": request.setup.timeout_s + SETUP_GRACE_S, "preflight": PREFLIGHT_S}.get(step),
             has_deadline=step == "command",
             # While anything of the job is on the cards, they are held by it too.
             held=self._cards.handles if step in ON_CARDS else (),

@@ -105,7 +105,12 @@ def _grown(tree: str, fill: Callable[[str], None]) -> None:
     growing = os.path.join(os.path.dirname(tree), ".laying-" + os.path.basename(tree))
     shutil.rmtree(growing, ignore_errors=True)
     os.mkdir(growing, 0o700)
-    fill(growing)
+    try:
+        fill(growing)
+    except BaseException:
+        # Its disk may be full, and nobody will go on with it.
+        shutil.rmtree(growing, ignore_errors=True)
+        raise
     os.rename(growing, tree)
 
 
@@ -177,6 +182,10 @@ def _copy(source: str, place: str, entry: store.Entry) -> None:
                     chunk = chunk[os.write(out, chunk) :]
         finally:
             os.close(into)
+    except OSError as error:
+        # A disk that gets full tells no name.
+        error.filename = error.filename or place
+        raise
     finally:
         os.close(out)
     if seen.hexdigest() != entry.content:

@@ -70,7 +70,7 @@ REASONS = (
 )
 
 # Codes that the setup step, a program of ours, ends with beside 0 and 1.
-SETUP_CODES = {3: "revision_missing"}
+SETUP_CODES = {3: "revision_missing", 4: "disk_full"}
 
 UNKNOWN_REASONS = ("reboot", "supervisor_lost", "record_lost", "never_recorded")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from agent_rig import Rig
 from freezer import Freezer, can_freeze
+from setup_rig import Site
 from support import until
 
 
@@ -28,6 +29,12 @@ def rig() -> Iterator[Rig]:
     yield host
     host.close()
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def site(rig: Rig) -> Site:
+    """A host with uv and a folder of wheels."""
+    return Site(rig)
 
 
 @contextlib.contextmanager

@@ -2,88 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import packages
 import pytest
-from agent_rig import Rig, lives, state_of
+from agent_rig import children, lives
+from setup_rig import BUILT_S, FORMS, TRY, Site
 from support import until
 
 from aicrun.wire import names
-from aicrun.wire.jobs import JobReport, Setup
+from aicrun.wire.jobs import Setup
 from aicrun.wire.status import Status, status_of
 
-SYSTEM = shutil.which("python3", path="/usr/bin") or sys.executable
-TRY = "python -c 'import tiny; print(tiny.WORD)'"
 # Where a build may be cut: the environment is made, filled, and marked as whole.
 PLACES = ("setup.made", "setup.installed", "setup.marked")
-# A test does not wait for uv to try again.
-AT_ONCE = {"UV_HTTP_RETRIES": "0"}
-BUILT_S = 120
-
-
-@pytest.fixture
-def site(rig: Rig) -> Site:
-    """A host with uv and a folder of wheels."""
-    tools = rig.home / ".local/bin"
-    tools.mkdir(parents=True)
-    (tools / "uv").symlink_to(packages.pinned_uv())
-    packages.wheel(rig.home / "wheels")
-    return Site(rig)
-
-
-class Site:
-    """Starts jobs that all want one environment."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self.path = rig.home / ".local/share/aicrun/envs/k1"
-        self.started = 0
-
-    def start(self, hook: str = "", **fields: Any) -> str:
-        """A job whose environment holds `tiny`, from the folder of wheels unless `fields` say else."""
-        given: dict[str, Any] = {"packages": ("tiny",), "wheels": str(self.rig.home / "wheels"), **fields}
-        setup = Setup(key="k1", path=str(self.path), python=SYSTEM, python_version="3", **given)
-        hooks = {"AICRUN_TEST_HOOK": hook} if hook else {}
-        self.started += 1
-        return self.rig.start(f"built-{self.started}", TRY, variables={**AT_ONCE, **hooks}, setup=setup)
-
-    def ended(self, job: str) -> JobReport:
-        return self.rig.ended(job, BUILT_S)
-
-    def said(self, job: str) -> str:
-        return self.rig.log(job, "setup").decode()
-
-    def succeeds(self, **fields: Any) -> str:
-        """What the setup of a next job says, which ends well."""
-        job = self.start(**fields)
-        report = self.ended(job)
-        assert status_of(report).status is Status.SUCCEEDED, self.said(job)
-        assert self.rig.log(job).decode() == "here\n"
-        return self.said(job)
-
-    def fails(self, **fields: Any) -> str:
-        """The last line of a setup that fails, as the status says too."""
-        job = self.start(**fields)
-        standing = status_of(self.ended(job))
-        assert (standing.status, standing.reason, standing.step) == (Status.FAILED, "setup_failed", "setup")
-        assert not (self.path / "complete").exists()
-        return self.said(job).splitlines()[-1]
-
-    def paused(self, place: str) -> tuple[str, int]:
-        """A job whose setup stands still at `place`, and the pid of that setup."""
-        job = self.start(f"{place}:pause")
-        pid = self.rig.running(job, "setup")
-        until(lambda: state_of(pid) == "T", BUILT_S)
-        return job, pid
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -132,18 +70,6 @@ def test_who_waits_for_a_builder_that_is_killed_builds_in_its_place(site: Site) 
     assert "removing a half-built environment" in site.said(second)
 
 
-def test_an_index_that_breaks_off_half_way_and_one_that_is_not_there(site: Site) -> None:
-    index = packages.Index(site.rig.home / "wheels", cut_bytes=200)
-    assert "an index broke off half-way" in site.fails(wheels="", index=(index.address,))
-    index.close()
-    last = site.fails(wheels="", index=(index.address,))
-    assert "does not reach the index" in last
-    assert "setup.wheels" in last
-    whole = packages.Index(site.rig.home / "wheels")
-    assert "removing a half-built environment" in site.succeeds(wheels="", index=(whole.address,))
-    whole.close()
-
-
 def test_a_lock_whose_wheel_has_other_bytes_is_not_installed(site: Site) -> None:
     lock = packages.lock(packages.wheel(site.rig.home / "other", version="1.0"), "http://127.0.0.1:9/simple")
     (site.rig.home / "wheels/tiny-1.0-py3-none-any.whl").unlink()
@@ -167,23 +93,109 @@ def test_an_environment_that_is_used_as_it_is_must_still_run(site: Site) -> None
     assert "gone/bin/python of setup.venv: " in site.said(job).splitlines()[-1]
 
 
-@pytest.fixture
-def little_room(site: Site) -> Iterator[Path]:
-    """A disk of 1 MiB for the environments."""
-    folder = site.path.parent
-    folder.mkdir(parents=True)
-    order = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+def test_who_waits_for_a_builder_waits_no_longer_than_its_own_time_and_can_be_stopped(site: Site) -> None:
+    _, pid = site.paused("setup.installed")
+    hurried, stopped, patient = site.start(timeout_s=1), site.start(), site.start()
+    assert status_of(site.ended(hurried)).reason == "setup_failed"
+    assert "waiting for another job that builds the environment" in site.said(hurried).splitlines()[-1]
+    until(lambda: "waiting for it" in site.said(stopped) and "waiting for it" in site.said(patient), BUILT_S)
+    site.rig.call("stop", job_id=stopped, by="ana", grace_s=0)
+    assert status_of(site.ended(stopped)).status is Status.STOPPED
+    os.kill(pid, signal.SIGCONT)
+    assert status_of(site.ended(patient)).status is Status.SUCCEEDED
+    assert "the other job has built it" in site.said(patient)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_that_is_killed_half_way_is_built_anew_by_the_next(site: Site, form: str) -> None:
+    index = packages.Index(site.wheels)
+    fields = site.form(form, index.address)
+    for place in PLACES[:2]:
+        job = site.start(f"{place}:kill", **fields)
+        standing = status_of(site.ended(job))
+        assert (standing.reason, standing.signal) == ("setup_failed", signal.SIGKILL)
+        assert not (site.path / "complete").exists()
+    assert "removing a half-built environment" in site.succeeds(**fields)
+    index.close()
+
+
+def test_a_setup_killed_in_a_command_of_its_own_ends_that_and_the_next_has_a_tree_of_its_own(site: Site) -> None:
+    source = site.pushed({"a": "1"})
+    job = site.start(source=source, run=("touch begun; sleep 600",))
+    pid = site.rig.running(job, "setup")
+    tree = site.rig.home / "work/built-1/jobs" / job
+    until(lambda: (tree / "begun").exists(), BUILT_S)
+    working = children(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert status_of(site.ended(job)).reason == "setup_failed"
+    assert working and not any(map(lives, working))
+    assert "is ready" in site.succeeds(source=source, run=("test ! -e begun",))
+
+
+@contextlib.contextmanager
+def small(site: Site, folder: Path, size: str) -> Iterator[None]:
+    """A disk of that size at `folder`, which is there for as long as anything of the host works."""
+    folder.mkdir(parents=True, exist_ok=True)
+    order = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
     if subprocess.run(order, capture_output=True, check=False).returncode:
         pytest.skip("no file system can be mounted here")
-    yield folder
+    yield
     site.rig.close()
     until(lambda: subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode == 0)
 
 
-def test_a_disk_that_gets_full_is_named_and_with_room_the_next_builds(site: Site, little_room: Path) -> None:
-    made = packages.wheel(site.rig.home / "wheels")
-    with zipfile.ZipFile(made, "a") as wheel:
+def larger(folder: Path) -> None:
+    """There is room again."""
+    subprocess.run(["mount", "-o", "remount,size=64m,nr_inodes=10000", str(folder)], check=True)
+
+
+def grown(site: Site) -> None:
+    """The package is larger than any disk of these tests."""
+    with zipfile.ZipFile(site.wheel, "a") as wheel:
         wheel.writestr("tiny_data.bin", os.urandom(2 << 20))
-    assert f"the disk is full: free some room below {little_room}" in site.fails()
-    subprocess.run(["mount", "-o", "remount,size=64m", str(little_room)], check=True)
-    assert "removing a half-built environment" in site.succeeds()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_disk_of_environments_that_gets_full_is_named_and_with_room_the_next_builds(site: Site, form: str) -> None:
+    grown(site)
+    index = packages.Index(site.wheels)
+    fields, folder = site.form(form, index.address), site.path.parent
+    with small(site, folder, "size=1m"):
+        assert f"the disk is full: free some room below {folder}" in site.fails("disk_full", **fields)
+        # What it has built until then has made room.
+        assert not site.path.exists()
+        larger(folder)
+        site.succeeds(**fields)
+    index.close()
+
+
+@pytest.mark.parametrize(("size", "doing"), [("size=4k", "making"), ("nr_inodes=20", "making"), ("nr_inodes=26", "")])
+def test_a_disk_without_room_for_an_empty_environment_or_without_inodes(site: Site, size: str, doing: str) -> None:
+    folder = site.path.parent
+    with small(site, folder, size):
+        last = site.fails("disk_full")
+        assert f"aicrun: setup failed: {doing}" in last
+        assert f"the disk is full: free some room below {folder}" in last
+        larger(folder)
+        site.succeeds()
+
+
+def test_a_full_disk_of_uvs_own_cache_is_named_and_not_that_of_the_environments(site: Site) -> None:
+    grown(site)
+    cache = site.rig.home / ".cache"
+    with small(site, cache, "size=1m"):
+        assert f"the disk is full at {cache}/uv" in site.fails("disk_full")
+        larger(cache)
+        site.succeeds()
+
+
+def test_a_workspace_without_room_for_the_tree_is_named_and_nothing_half_laid_is_used(site: Site) -> None:
+    source = site.pushed({"a": "1", "large": "x" * (2 << 20)})
+    work = site.rig.home / "work"
+    with small(site, work, "size=1m"):
+        last = site.fails("disk_full", source=source)
+        assert "large: No space left on device; the disk is full at " in last
+        assert f"{work}/built-1/jobs: free some room there" in last
+        assert list((work / "built-1/jobs").iterdir()) == []
+        larger(work)
+        site.succeeds(source=source)

@@ -92,6 +92,7 @@ def test_a_stop_ends_it(rig: Rig) -> None:
 
 
 def test_its_timeout_ends_it(rig: Rig) -> None:
+    rig.env["AICRUN_TEST_SETUP_GRACE_S"] = "0"
     hanging = Hanging(rig, Setup(timeout_s=1))
     report = rig.ended(hanging.job)
     setup = report.steps[0].exit

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aicrun.agent.installs import environment_of, installs, way_out
+from aicrun.agent.install_faults import way_out
+from aicrun.agent.installs import environment_of, installs
 from aicrun.wire.jobs import Setup
 
 ENV = "/data/aicrun/envs/k"
@@ -70,10 +71,22 @@ def test_nothing_of_the_login_adds_another_source() -> None:
         ("could not be queried (401 Unauthorized)", "wants a login"),
         ("Failed to extract archive: request or response body error", "broke off half-way"),
         ("failed to copy file: No space left on device (os error 28)", "the disk is full: free some room below /data"),
-        ("HTTP status server error (500 Internal Server Error)", ""),
+        ("cause: error sending request\n  cause: operation timed out", "gives no answer in time"),
+        ("cause: Connection reset by peer (os error 104)", "broke off half-way"),
+        ("HTTP status server error (500 Internal Server Error)", "a fault of its own (500 Internal Server Error)"),
+        ("HTTP status client error (429 Too Many Requests) for url", "a fault of its own (429 Too Many Requests)"),
+        ("HTTP status client error (404 Not Found) for url (http://x/a.whl)", "a file that it has not got"),
+        ("error sending request\n  cause: invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE in env"),
+        ("Because newer==1.0 requires Python >=3.13 and only newer==1.0 is available", "setup.python"),
+        ("abi==1.0 has no wheels with a matching Python ABI tag (e.g., `cp311`)", "setup.python"),
+        ("Because no-such was not found in the package registry", "look at its spelling"),
+        ("write to file `/c/.tmp/a.bin`: No space left on device (os error 28)", "the disk is full at /c/.tmp: "),
+        ('No space left on device (os error 28) at path "/c/wheels/.tmpM"', "the disk is full at /c/wheels: "),
+        (f"copy file from /c/x to {ENV}/lib/.tmp1: Disk quota exceeded", "free some room below /data/aicrun/envs,"),
         ("No solution found: torch==9 is available nowhere", ""),
     ],
 )
 def test_the_way_out_follows_from_what_uv_said_last(said: str, help_: str) -> None:
     found = way_out(Setup(path=ENV), said)
     assert help_ in found if help_ else not found
+    assert "make it anew (uv lock)" in way_out(Setup(path=ENV, lock="L"), "HTTP status client error (404 Not Found)")
