@@ -61,6 +61,7 @@ from aicrun.lifecycle.start import settle_leftovers
 from aicrun.lifecycle.supply import supply
 from aicrun.lifecycle.wanted import gathered
 from aicrun.plan.decide import plan as _decide
+from aicrun.plan.inputs import brought_to_ask
 from aicrun.plan.model import Fleet as Fleet
 from aicrun.plan.model import MachineView as MachineView
 from aicrun.plan.model import Options as Options
@@ -166,7 +167,8 @@ def _planned(
     offline: bool = False,
 ) -> Planned:
     specs = tuple(item.spec for item in wanted)
-    fleet = _survey.offline(session, excepted) if offline else _survey.survey(session, specs, excepted)
+    ask = brought_to_ask(wanted)
+    fleet = _survey.offline(session, excepted) if offline else _survey.survey(session, specs, excepted, brought=ask)
     wanted, fleet = resolved(session, wanted, fleet)
     return Planned(_decide(wanted, fleet, options), wanted, snapshots, excepted)
 
@@ -198,7 +200,8 @@ def recheck(session: Session, saved: Plan, path: str) -> Planned:
     specs = tuple(item.spec for item in saved.runs)
     wanted, snapshots = gathered(session, specs)
     excepted = tuple(view.machine.name for view in saved.fleet.machines if view.state == "excepted")
-    wanted, fleet = resolved(session, wanted, _survey.survey(session, specs, excepted))
+    fleet = _survey.survey(session, specs, excepted, brought=brought_to_ask(wanted))
+    wanted, fleet = resolved(session, wanted, fleet)
     check_moved(saved, fleet, wanted, path)
     # Who answers now is asked once more before the start: also a machine that was silent when the plan was made.
     current = saved if saved.fleet.offline else replace(saved, fleet=fleet)

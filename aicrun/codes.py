@@ -287,6 +287,9 @@ AIC-E654 a file name is not UTF-8
 AIC-E655 a link leaves the source
   A link is sent as a link, so its target must lie in the tree. Data belongs to the machine, not to the source.
   | source: {path: ., exclude: [data]}
+AIC-E656 an input holds no file
+  The folder of this computer that an input is sent from holds no regular file.
+  | inputs: {corpus: {from: ./data}}
 AIC-E670 nothing fits
   No card of any machine that answered fits the run, or none is free and the spec does not allow to wait. The table says
   for each card why.

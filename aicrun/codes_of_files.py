@@ -125,6 +125,10 @@ AIC-E132 a value that is not safe inside a command
 AIC-E133 a field that needs another
   The field says how something else of the spec is done, and that is not there.
   | setup: {requirements: requirements.txt, wheels: /data/wheels}
+AIC-E134 an input that cannot be brought from there
+  An input comes from s3://, rclone: or hf:, fetched by the machine, or is a file or folder of this computer, which is
+  sent there. Some tools and options belong to one kind of address; no address carries a key, which others would see.
+  | inputs: {corpus: {from: s3://bucket/corpus/, with: rclone, endpoint: https://minio.lan}}
 AIC-E140 what looks like a secret
   Specs are reviewed and shared, so a token in one is a token lost. Name it under secrets; its value comes from your
   environment, travels on standard input and is never printed. A key whose name sounds secret but whose value is not

@@ -55,11 +55,13 @@ class DiskFull(SetupFailed):
 class Workshop:
     """Where and until when the programs of one setup step run; they print to the step's log, which is our stdout.
 
-    `held` are locks that the programs inherit, so that a lock lives as long as whoever still writes below it.
+    `held` are locks that the programs inherit, so that a lock lives as long as whoever still writes below it. `limit`
+    is the field of the spec that the time is from.
     """
 
-    def __init__(self, env: Dict[str, str], timeout_s: float) -> None:
+    def __init__(self, env: Dict[str, str], timeout_s: float, limit: str = "setup.timeout") -> None:
         self.env = env
+        self.limit = limit
         self.timeout_s = timeout_s
         self.ends = time.monotonic() + timeout_s
         self.held: Tuple[int, ...] = ()
@@ -73,7 +75,7 @@ class Workshop:
         """Seconds left; raises `SetupFailed`, naming what was being done, when there are none."""
         left = self.ends - time.monotonic()
         if left <= 0:
-            raise SetupFailed("setup.timeout passed (%d s) while %s" % (self.timeout_s, doing))
+            raise SetupFailed("%s passed (%d s) while %s" % (self.limit, self.timeout_s, doing))
         return left
 
     def run(

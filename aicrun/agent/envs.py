@@ -65,7 +65,8 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     tree = lay_out(home, request, _fetching(home, request, shop))
     command_folder(request)
     shop.say("working tree %s" % tree)
-    inputs = weighed(request.inputs, shop)
+    brought = _brought(home, request, shop)
+    inputs = weighed(request.inputs, shop, brought)
     built, uv = False, ""
     if request.setup.key:
         uv = build.find_uv(home, env["HOME"], request.path)
@@ -83,6 +84,19 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     return result
 
 
+def _brought(home: Home, request: JobRequest, shop: build.Workshop) -> Dict[str, Dict[str, Any]]:
+    """Bring what the job reads and this host has not got; the time is not that of the setup."""
+    if not request.fetches:
+        return {}
+    # Imported here: most jobs read what is here already.
+    from aicrun.agent import bringing
+
+    began = time.monotonic()
+    found = bringing.bring_all(home, request, shop.env)
+    shop.ends += time.monotonic() - began
+    return found
+
+
 def _try(path: str, shop: build.Workshop) -> None:
     """See that the python of an environment that is used as it is runs; nothing in it is changed."""
     python = os.path.join(path, "bin", "python")
@@ -90,15 +104,27 @@ def _try(path: str, shop: build.Workshop) -> None:
     shop.run((python, "-I", "-S", "-c", ""), "/", "trying %s of setup.venv" % python)
 
 
-def weighed(inputs: Dict[str, str], shop: build.Workshop) -> Dict[str, Any]:
-    """What lies at each input now: files and bytes, never hashed. Raises `SetupFailed` for one that cannot be read."""
+def weighed(
+    inputs: Dict[str, str], shop: build.Workshop, brought: Optional[Dict[str, Dict[str, Any]]] = None
+) -> Dict[str, Any]:
+    """What lies at each input now: files and bytes, never hashed here.
+
+    `brought` is what is known of those that were brought. Raises `SetupFailed` for one that cannot be read, or that was
+    brought and is not whole any more.
+    """
     found = {}
     for name, path in sorted(inputs.items()):
         why = lookup.unreadable(path)
         if why:
             raise build.SetupFailed("input %s: %s: %s" % (name, path, why))
         files, size, is_whole = _weight(path)
-        found[name] = {"path": path, "files": files, "bytes": size, "whole": is_whole}
+        known = (brought or {}).get(name, {})
+        if is_whole and (files < known.get("files", 0) or size < known.get("bytes", 0)):
+            kept = os.path.dirname(path)
+            told = "input %s: %s is not what was brought there (%s, %s then): remove it with rm -r %s, and apply again"
+            then = (counted(known["files"], "file"), counted(known["bytes"], "byte"))
+            raise build.SetupFailed(told % ((name, path) + then + (kept,)))
+        found[name] = dict(known, path=path, files=files, bytes=size, whole=is_whole)
         least = "" if is_whole else "at least "
         words = (name, least, counted(files, "file"), counted(size, "byte"), path)
         shop.say("input %s: %s%s, %s in %s" % words)

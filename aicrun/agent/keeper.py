@@ -307,7 +307,7 @@ class Keeper:
             self._boot,
             self._oom_score,
             self._caps,
-            limit_s={"setup": request.setup.timeout_s + SETUP_GRACE_S, "preflight": PREFLIGHT_S}.get(step),
+            limit_s={"setup": _setup_s(request), "preflight": PREFLIGHT_S}.get(step),
             has_deadline=step == "command",
             # While anything of the job is on the cards, they are held by it too.
             held=self._cards.handles if step in ON_CARDS else (),
@@ -365,6 +365,11 @@ class Keeper:
         result = self._uploaded()
         good = result is not None and result.verified
         note(self._job_dir, "upload_verified" if good else "upload_failed", detail=result.error if result else "")
+
+
+def _setup_s(request: JobRequest) -> float:
+    """How long the setup may take: its own time, and that of everything that is brought before."""
+    return request.setup.timeout_s + SETUP_GRACE_S + sum(one.timeout_s for one in request.fetches)
 
 
 def _move_aside(folder: str) -> None:

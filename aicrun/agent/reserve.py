@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import decide, drain_marks, drains, hooks, jobs, keepers, launch, store, vault
+from aicrun.agent import brought, decide, drain_marks, drains, hooks, jobs, keepers, launch, store, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.process import boot_identity
@@ -106,19 +106,22 @@ def _faults(request: JobRequest) -> List[str]:
         faults.append("queue_wait_s is below zero")
     if request.limits.grace_s < 0 or request.max_jobs < 1:
         faults.append("limits are below zero")
+    faults += brought.faults(request)
     if min(request.retry.most, request.retry.backoff_s, request.retry.backoff_most_s) < 0 or request.first_attempt < 1:
         faults.append("retry is below zero")
     return faults
 
 
 def _check_store(home: Home, request: JobRequest) -> None:
-    if request.source is None or request.source.git:
-        return
-    missing = store.complete(home, request.source.tree)
-    if missing:
-        facts = {"tree": request.source.tree, "missing": str(len(missing)), "first": missing[0]}
-        message = "the source is not complete here: %d contents are missing" % len(missing)
-        raise Refused("store_incomplete", message, facts)
+    trees = [(one.tree, "input %s" % one.input) for one in request.fetches if one.tree and not brought.is_ready(one)]
+    if request.source is not None and not request.source.git:
+        trees.insert(0, (request.source.tree, "the source"))
+    for tree, what in trees:
+        missing = store.complete(home, tree)
+        if missing:
+            facts = {"tree": tree, "missing": str(len(missing)), "first": missing[0]}
+            message = "%s is not complete here: %d contents are missing" % (what, len(missing))
+            raise Refused("store_incomplete", message, facts)
 
 
 def _known(home: Home, request: JobRequest, confirm: bool) -> Optional[Answer]:

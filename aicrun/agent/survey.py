@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from aicrun.agent import build, cards, drains, facts, jobs, keepers, launch, lookup, machine, notes
+from aicrun.agent import brought, build, cards, drains, facts, jobs, keepers, launch, lookup, machine, notes
 from aicrun.agent.digest import agent_digest, bundle_root
 from aicrun.agent.holders import with_holders
 from aicrun.agent.home import Home
@@ -36,6 +36,10 @@ def survey(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, 
     folders = lookup.wheel_folders(question.get("wheels"), reading.home)
     inputs = lookup.inputs(question.get("inputs"), reading.home)
     reading = lean.replace(reading, programs=tuple(found), wheels=tuple(folders), inputs=tuple(inputs))
+    keys = question.get("brought")
+    if keys:
+        ready = brought.ready(brought.folder(data, reading.home), keys)
+        reading = lean.replace(reading, inputs_ready=tuple(ready))
     return {"reading": to_json(reading)}, b""
 
 

@@ -51,9 +51,8 @@ def lay_out(home: Home, request: JobRequest, fill: Optional[Callable[[str], None
     tree = working_tree(request)
     if request.source is not None and not os.path.isdir(tree):
         if fill is None:
-            _lay_source(home, request.source.tree, tree)
-        else:
-            _grown(tree, fill)
+            fill = filling(home, request.source.tree)
+        _grown(tree, fill)
     if request.checkpoint_link:
         link_checkpoints(tree, request.checkpoint_link, request.checkpoints)
     if request.source is not None and request.setup.key:
@@ -89,14 +88,19 @@ def check_path(path: str) -> None:
         raise Refused("start_failed", "the source holds a path that leaves the tree: %r" % path, {"path": repr(path)})
 
 
-def _lay_source(home: Home, digest: str, tree: str) -> None:
+def filling(home: Home, digest: str, whose: str = "the source's") -> Callable[[str], None]:
+    """What lays the tree `digest` of the store into an empty folder.
+
+    Raises `Refused`: `store_incomplete` when the store lacks a content, `start_failed` for a tree that would reach
+    outside. `whose` contents they are stands in the message.
+    """
     entries = store.manifest(home, digest)
     lacking = store.lacking(home, entries) if entries is not None else ()
     if entries is None or lacking:
-        message = "the store lacks %d of the source's contents; apply again sends them" % max(1, len(lacking))
+        message = "the store lacks %d of %s contents; apply again sends them" % (max(1, len(lacking)), whose)
         raise Refused("store_incomplete", message, {"tree": digest})
     _check(entries)
-    _grown(tree, lambda growing: _lay_entries(home, entries, growing))
+    return lambda growing: _lay_entries(home, entries, growing)
 
 
 def _grown(tree: str, fill: Callable[[str], None]) -> None:

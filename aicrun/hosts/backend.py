@@ -23,7 +23,7 @@ class Question:
     `data`: the machine's data volume (may be empty), below which built environments are looked for.
     `programs`: first words of commands, each with the PATH that its job sets itself (empty: the usual one, which
     begins with `path`, the machine's own folders). `wheels`: folders of wheels, `inputs`: files and folders that a run
-    reads (both may begin with `~`).
+    reads (both may begin with `~`); `brought`: keys of inputs that may have been brought there before.
     """
 
     runs: tuple[str, ...] = ()
@@ -34,6 +34,7 @@ class Question:
     programs: tuple[tuple[str, str], ...] = ()
     wheels: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    brought: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,10 +48,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What a start brings along: the source of the run, if it has one, and the values of its secrets."""
+    """What a start brings along: the source of the run, if it has one, its inputs by name, its secrets' values."""
 
     snapshot: Snapshot | None
     secrets: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    inputs: Mapping[str, Snapshot] = field(default_factory=dict)
 
 
 def refused(plan: Plan) -> tuple[RunPlan, ...]:
@@ -59,7 +61,7 @@ def refused(plan: Plan) -> tuple[RunPlan, ...]:
 
 
 def carry_out(session: Session, plan: Plan, snapshots: Mapping[str, Snapshot], tell: Tell) -> tuple[Outcome, ...]:
-    """Do all actions in the order of the plan; `snapshots` has the source of each run that has one.
+    """Do all actions in the order of the plan; `snapshots` as `wanted.gathered` gives them.
 
     Raises `HostRefused` when the world moved since the survey (then nothing of that run was done), `PlanRefused`
     when a run of the plan is refused.
@@ -72,7 +74,7 @@ def carry_out(session: Session, plan: Plan, snapshots: Mapping[str, Snapshot], t
         raise PlanRefused("AIC-E632", "an offline plan asked no machine and cannot be applied", ways=ways)
     rank = secrets.token_hex(8)
     # All values before the first start: a run whose secret is missing must not leave half of the plan done.
-    brought = {item.run: Brought(snapshots.get(item.run), _secrets(session, item)) for item in plan.runs}
+    brought = {item.run: _brought(session, item, snapshots) for item in plan.runs}
     return tuple(_one(session, plan, item, brought[item.run], rank, tell) for item in plan.runs)
 
 
@@ -83,6 +85,11 @@ def check_secrets(session: Session, plan: Plan) -> None:
             session.secrets.check(item.run, secret_sources(item.spec.execution, item.spec.supervision))
 
 
+def _brought(session: Session, item: RunPlan, snapshots: Mapping[str, Snapshot]) -> Brought:
+    inputs = {key.partition("/")[2]: taken for key, taken in snapshots.items() if key.startswith(f"{item.run}/")}
+    return Brought(snapshots.get(item.run), _secrets(session, item), inputs)
+
+
 def _secrets(session: Session, item: RunPlan) -> Mapping[str, Any]:
     if item.sign not in STARTS:
         return {}
@@ -90,19 +97,18 @@ def _secrets(session: Session, item: RunPlan) -> Mapping[str, Any]:
 
 
 def _one(session: Session, plan: Plan, item: RunPlan, brought: Brought, rank: str, tell: Tell) -> Outcome:
-    snapshot = brought.snapshot
     if item.sign in STARTS:
         others = tuple(
             view.machine.name
             for view in plan.fleet.machines
             if view.state == "answered" and view.machine.name != item.machine
         )
-        if snapshot is not None:
-            push(session, item, snapshot, tell)
+        reading = next((view.reading for view in plan.fleet.machines if view.machine.name == item.machine), None)
+        _push_all(session, item, brought, tell, {one.key for one in reading.inputs_ready} if reading else set())
         if plan.options.forget and item.job is not None and status_of(item.job).status is Status.UNKNOWN:
             session.backend(item.job_machine).forget(item.job.job_id, session.by)
         wanted = Start(session, item, rank, others, tell, _before_confirm(session, item, tell), brought.secrets)
-        return _outcome(item, _with_source(wanted, snapshot))
+        return _outcome(item, _with_all(wanted, brought))
     found = Found(item.machine, item.job) if item.job is not None else None
     if found is not None and item.sign is Sign.CHANGE:
         found = _change(session, item, found, tell)
@@ -123,22 +129,31 @@ def _outcome(item: RunPlan, started: Started) -> Outcome:
     return Outcome(item.run, item.sign, Found(started.machine, started.report), started.adopted)
 
 
-def _with_source(wanted: Start, snapshot: Snapshot | None) -> Started:
+def _with_all(wanted: Start, brought: Brought) -> Started:
     try:
         return start(wanted)
     except HostRefused as error:
-        if error.token != "store_incomplete" or snapshot is None:
+        if error.token != "store_incomplete" or not (brought.snapshot or brought.inputs):
             raise
     # The host's sweep took an object between push and reserve; pushed again it is fresh.
-    push(wanted.session, wanted.item, snapshot, wanted.tell)
+    _push_all(wanted.session, wanted.item, brought, wanted.tell, frozenset())
     return start(wanted)
 
 
-def push(session: Session, item: RunPlan, snapshot: Snapshot, tell: Tell) -> None:
-    """Send to the machine's store what it lacks of the source; holds nothing, safe to repeat and to lose."""
+def _push_all(session: Session, item: RunPlan, brought: Brought, tell: Tell, ready: AbstractSet[str]) -> None:
+    """Push the source, and each input whose key is not among those that are `ready` there."""
+    if brought.snapshot is not None:
+        push(session, item, brought.snapshot, tell)
+    for one in item.draft.fetches if item.draft is not None else ():
+        if one.input in brought.inputs and one.key not in ready:
+            push(session, item, brought.inputs[one.input], tell, f"input {one.input}: ")
+
+
+def push(session: Session, item: RunPlan, snapshot: Snapshot, tell: Tell, what: str = "") -> None:
+    """Send to the machine's store what it lacks of a tree; holds nothing, safe to repeat and to lose."""
     began = time.monotonic()
     source = snapshot.source
-    words = f"{counted(source.files, 'file')}, {size(source.bytes)} to {item.machine}"
+    words = f"{what}{counted(source.files, 'file')}, {size(source.bytes)} to {item.machine}"
     tell(StepBegan(item.run, "push", words))
     patience = Patience(session, item.machine, item.run, tell, 30.0)
     missing = patience.ask(lambda backend: backend.missing(source.tree, snapshot.manifest, snapshot.hashes))
@@ -153,7 +168,7 @@ def push(session: Session, item: RunPlan, snapshot: Snapshot, tell: Tell) -> Non
             backend.put(contents(snapshot, still))
 
         patience.ask(send)
-    tell(StepDone(item.run, "push", _sent(snapshot, missing, item.machine), time.monotonic() - began))
+    tell(StepDone(item.run, "push", what + _sent(snapshot, missing, item.machine), time.monotonic() - began))
 
 
 def _sent(snapshot: Snapshot, missing: Sequence[str], machine: str) -> str:

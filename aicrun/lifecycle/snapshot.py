@@ -29,12 +29,16 @@ _PLAN_MARKS = (b'"schema_version"', b'"kind": "plan"')
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One path of the tree: `kind` is `f`, `x` or `l`; `content` a SHA-256, or the target of a link."""
+    """One path of the tree: `kind` is `f`, `x` or `l`; `content` a SHA-256, or the target of a link.
+
+    `place` is where its bytes lie, empty for the path below the tree's root.
+    """
 
     path: str
     kind: str
     content: str
     size: int
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ def _entry(root: str, path: str, known: KnownFiles) -> Entry | None:
         return None
     content, size = known.hash_of(path, state), state.st_size
     if not content:
-        content, size = _hashed(full)
+        content, size = hashed(full)
         known.learn(path, state, content)
     if path.endswith(".json") and _is_plan(full):
         return None
@@ -154,7 +158,8 @@ def _target(root: str, path: str, target: str) -> str:
     return target
 
 
-def _hashed(full: str) -> tuple[str, int]:
+def hashed(full: str) -> tuple[str, int]:
+    """(SHA-256, bytes) of a file, read again when it changed meanwhile; raises `PlanStale` when it keeps changing."""
     for _ in range(3):
         with open(full, "rb") as stream:
             before = os.fstat(stream.fileno())
@@ -187,5 +192,7 @@ def contents(snapshot: Snapshot, wanted: Iterable[str]) -> tuple[Content, ...]:
     """The files that have the `wanted` contents, ready to be sent."""
     where = {entry.content: entry for entry in reversed(snapshot.entries) if entry.kind != "l"}
     return tuple(
-        Content(content, os.path.join(snapshot.root, where[content].path), where[content].size) for content in wanted
+        Content(content, entry.place or os.path.join(snapshot.root, entry.path), entry.size)
+        for content in wanted
+        for entry in (where[content],)
     )

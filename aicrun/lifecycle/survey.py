@@ -127,8 +127,16 @@ def _late(machine: Machine, deadline_s: float) -> Heard[T]:
     return Heard(machine, error=HostUnreachable("AIC-E591", f"{machine.name} gave no answer within {deadline_s:.0f}s"))
 
 
-def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ...] = (), cards: bool = True) -> Fleet:
+def survey(
+    session: Session,
+    specs: tuple[RunSpec, ...],
+    excepted: tuple[str, ...] = (),
+    cards: bool = True,
+    brought: tuple[str, ...] = (),
+) -> Fleet:
     """All machines as they are now, in inventory order; `specs` say which runs and volumes to ask about.
+
+    `brought` are keys of inputs that may be there from an earlier run.
 
     Raises what the only machine of an inventory answered when it refused: there is nothing else to plan with.
     """
@@ -142,7 +150,7 @@ def survey(session: Session, specs: tuple[RunSpec, ...], excepted: tuple[str, ..
         paths = paths_to_ask(specs, machine) or (machine.data or "~",)
         try:
             programs = (*programs_to_ask(specs, machine), *interpreters_to_ask(specs, machine))
-            about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine))
+            about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine), brought)
             return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, *about))
         finally:
             # Also of one that gave no answer; a configuration that cannot be read was told by the survey.

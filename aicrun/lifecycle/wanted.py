@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from aicrun.lifecycle.sent_inputs import take_inputs
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.snapshot import Snapshot, take
 from aicrun.plan.environment import files_read
@@ -17,19 +18,26 @@ from aicrun.plan.locks import requires_python
 from aicrun.plan.model import Wanted
 from aicrun.plan.secret_sources import secret_sources
 from aicrun.spec.model import RunSpec
+from aicrun.wire.jobs import Source
 
 
 def gathered(session: Session, specs: tuple[RunSpec, ...]) -> tuple[tuple[Wanted, ...], dict[str, Snapshot]]:
-    """The runs of `specs` in their order, and the source of each that has one, by run.
+    """The runs of `specs` in their order; and the source of each that has one, by run, each input by `run/input`.
 
-    Raises what `snapshot.take` raises. A secret's value is not read, only whether it is there.
+    Raises what `take` and `take_inputs` raise. A secret's value is not read, only whether it is there.
     """
     aside = [session.inventory.file] if session.inventory.file else []
     snapshots = {spec.name: taken for spec in specs if (taken := take(spec, aside, session.cache)) is not None}
-    return tuple(_wanted(session, spec, snapshots.get(spec.name)) for spec in specs), snapshots
+    wanted = []
+    for spec in specs:
+        inputs = take_inputs(spec, session.cache)
+        sources = {name: snapshot.source for name, snapshot in inputs.items()}
+        wanted.append(_wanted(session, spec, snapshots.get(spec.name), sources))
+        snapshots.update({f"{spec.name}/{name}": snapshot for name, snapshot in inputs.items()})
+    return tuple(wanted), snapshots
 
 
-def _wanted(session: Session, spec: RunSpec, taken: Snapshot | None) -> Wanted:
+def _wanted(session: Session, spec: RunSpec, taken: Snapshot | None, inputs: Mapping[str, Source]) -> Wanted:
     top = spec.source.path if spec.source is not None else spec.folder
     sent = {entry.path for entry in taken.entries} if taken is not None else set()
     files = {}
@@ -49,6 +57,7 @@ def _wanted(session: Session, spec: RunSpec, taken: Snapshot | None) -> Wanted:
         taken.largest if taken is not None else (),
         session.ledger.machines_of(spec.name),
         session.secrets.unset(secret_sources(spec.execution, spec.supervision)),
+        inputs,
     )
 
 

@@ -34,6 +34,8 @@ def bounds_of(runs: tuple[RunPlan, ...], known: Known, wanted: tuple[Wanted, ...
 
 def _of_run(item: RunPlan, known: Known, wish: Wanted) -> Iterator[Bound]:
     yield Bound(f"source of {item.run}", _source(wish))
+    for name, sent in wish.sent.items():
+        yield Bound(f"input {name} of {item.run}", f"files {words.short(sent.tree)}")
     yield Bound(f"jobs of {item.run}", _jobs(known, item.run))
     # A plan that was made while all answered must not start beside a copy on a machine that is silent now.
     silent = ", ".join(view.machine.name for view in may_hold(wish, known, Options()))

@@ -15,6 +15,7 @@ from aicrun.wire.hashes import canonical
 from aicrun.wire.jobs import JobReport, Source
 
 SOURCE_TREE = "source_tree"
+INPUT_TREES = "input_trees."
 # Fields that a living keeper takes up. The others it was given at its start, and a plan must not say otherwise.
 IN_PLACE = ("limits", "retry", "labels", "description")
 
@@ -69,6 +70,9 @@ def _classed(change: FieldChange) -> FieldChange:
 
 
 def _told(change: FieldChange, new: Source | None, old: Source | None) -> FieldChange:
+    if change.path.startswith(INPUT_TREES):
+        then, now = (f"files {short(str(tree))}" if tree else "none" for tree in (change.old, change.new))
+        return FieldChange("inputs." + change.path[len(INPUT_TREES) :], change.kind, then, now)
     if change.path != SOURCE_TREE:
         return change
     before, after = source_words(old), source_words(new)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicrun.plan.environment import has_environment, setup_on
-from aicrun.plan.inputs import input_variables, inputs_at
+from aicrun.plan.inputs import fetches, input_variables, inputs_at
 from aicrun.plan.model import Candidate, CardOn, Wanted
 from aicrun.plan.placeholders import escaped, fill, finish
 from aicrun.plan.places import absolute, cache, data, machine_values, workspace
@@ -45,10 +45,12 @@ class Site:
 
 
 def execution_of(wanted: Wanted) -> dict[str, Any]:
-    """The execution fields as written, with the hash of the source tree as `source_tree` when there is a source."""
+    """The execution fields as written, with the hashes of what this client sends: `source_tree`, `input_trees`."""
     fields = dict(wanted.spec.execution)
     if wanted.source is not None:
         fields["source_tree"] = wanted.source.tree
+    if wanted.sent:
+        fields["input_trees"] = {name: sent.tree for name, sent in wanted.sent.items()}
     return fields
 
 
@@ -96,7 +98,8 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         card_need=card_need(spec),
         left_out=site.left_out,
         preflight=preflight(spec),
-        inputs=inputs_at(spec, site.machine, site.reading.home),
+        inputs=_inputs(wanted, site),
+        fetches=fetches(wanted, site.machine, site.reading.home),
     )
 
 
@@ -178,10 +181,16 @@ def _env(wanted: Wanted, site: Site, values: Mapping[str, str]) -> dict[str, str
     }
     # What the machine's owner wrote is no template: a `${…}` in it reaches the job as it stands.
     env.update({key: escaped(value) for key, value in site.machine.env.items()})
-    found = inputs_at(wanted.spec, site.machine, home)
-    env.update({key: escaped(value) for key, value in input_variables(found).items()})
+    env.update({key: escaped(value) for key, value in input_variables(_inputs(wanted, site)).items()})
     env.update({key: fill(value, values) for key, value in wanted.spec.env.items()})
     return env
+
+
+def _inputs(wanted: Wanted, site: Site) -> dict[str, str]:
+    """Where each input will be, whether it is there already or brought."""
+    home = site.reading.home
+    brought = {one.input: posixpath.join(one.folder, one.name) for one in fetches(wanted, site.machine, home)}
+    return {**inputs_at(wanted.spec, site.machine, home), **brought}
 
 
 def _checkpoints(wanted: Wanted, folder: str, values: Mapping[str, str], home: str) -> tuple[str, str]:

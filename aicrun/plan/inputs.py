@@ -1,20 +1,27 @@
-"""The inputs of a run that lie on the machine: what the survey asks for them, and where the job finds each.
+"""The inputs of a run: what the survey asks for them, where the job finds each, and how those that are brought come.
 
 It must not judge them (`admit.py` does) nor look at a disk.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 
 from aicrun.plan import words
+from aicrun.plan.model import Wanted
 from aicrun.plan.placeholders import names_in
 from aicrun.plan.places import absolute, as_asked
-from aicrun.spec.model import Machine, RunSpec
+from aicrun.plan.places import inputs as inputs_folder
+from aicrun.spec.model import InputFrom, Machine, RunSpec
 from aicrun.wire import names
+from aicrun.wire.facts import HostReading, InputReady
+from aicrun.wire.hashes import input_key
+from aicrun.wire.jobs import Fetch, JobRequest
 
 # The one that programs of our ancestor look for by a name of its own.
 CHECKPOINT = "checkpoint"
+LOCAL = "local"
 
 
 def variable(name: str) -> str:
@@ -28,13 +35,67 @@ def inputs_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]
 
 
 def inputs_at(spec: RunSpec, machine: Machine, home: str) -> dict[str, str]:
-    """Each input's absolute path on the machine; one that names the data folder is left out where there is none."""
+    """The absolute path of each input that is on the machine already; without a data folder none that names it."""
     return {name: absolute(path, home) for name, path in _asked(spec, machine).items()}
 
 
 def _asked(spec: RunSpec, machine: Machine) -> dict[str, str]:
     found = {name: as_asked(path, spec, machine) for name, path in spec.inputs.items()}
     return {name: path for name, path in found.items() if path and not names_in(path)}
+
+
+def brought_to_ask(wanted: Sequence[Wanted]) -> tuple[str, ...]:
+    """Keys of the inputs that are brought for `wanted`, each once: one may be there from an earlier run."""
+    keys = (_key(one, name, origin) for one in wanted for name, origin in one.spec.brought.items())
+    return tuple(dict.fromkeys(key for key in keys if key))
+
+
+def fetches(wanted: Wanted, machine: Machine, home: str) -> tuple[Fetch, ...]:
+    """What is brought to the machine for the run, in the order of the spec."""
+    return tuple(_fetch(wanted, name, origin, machine, home) for name, origin in wanted.spec.brought.items())
+
+
+def _fetch(wanted: Wanted, name: str, origin: InputFrom, machine: Machine, home: str) -> Fetch:
+    sent, key = wanted.sent.get(name), _key(wanted, name, origin)
+    return Fetch(
+        input=name,
+        key=key,
+        folder=posixpath.join(inputs_folder(machine, home), key),
+        name=name_there(name, origin),
+        scheme=origin.scheme,
+        address=origin.address,
+        tool=origin.tool,
+        endpoint=origin.endpoint,
+        profile=origin.profile,
+        revision=origin.revision,
+        timeout_s=origin.timeout_s,
+        tree=sent.tree if sent is not None else "",
+        files=sent.files if sent is not None else 0,
+        bytes=sent.bytes if sent is not None else 0,
+    )
+
+
+def _key(wanted: Wanted, name: str, origin: InputFrom) -> str:
+    """The key of one input; which tool fetches it is no matter."""
+    if origin.scheme == LOCAL:
+        sent = wanted.sent.get(name)
+        return input_key({"tree": sent.tree, "name": name_there(name, origin)}) if sent is not None else ""
+    tells = {"from": origin.address, "name": name_there(name, origin)}
+    more = {"endpoint": origin.endpoint, "profile": origin.profile, "revision": origin.revision}
+    return input_key({**tells, **{key: value for key, value in more.items() if value}})
+
+
+def name_there(name: str, origin: InputFrom) -> str:
+    """What the file or folder is called on the machine: as it is where it comes from, wherever that can be."""
+    place = origin.path or origin.address.partition(":")[2]
+    last = posixpath.basename(place.rstrip("/").rpartition(":")[2])
+    # A leading dot is for what is ours beside it.
+    return last if last and not last.startswith(".") and "\0" not in last and len(last.encode()) <= 200 else name
+
+
+def ready(fetch: Fetch, reading: HostReading) -> InputReady | None:
+    """What the machine says of an input that was brought to it before; None when it is still to come."""
+    return next((one for one in reading.inputs_ready if one.key == fetch.key), None)
 
 
 def input_variables(found: Mapping[str, str]) -> dict[str, str]:
@@ -47,3 +108,24 @@ def input_variables(found: Mapping[str, str]) -> dict[str, str]:
 def input_words(found: Mapping[str, str]) -> str:
     """The inputs as a plan's row."""
     return ", ".join(f"{name} from {words.harmless(path)}" for name, path in found.items())
+
+
+def bringing(draft: JobRequest, reading: HostReading) -> tuple[tuple[str, str], ...]:
+    """(step, words) of each input that is brought: what is sent from here first."""
+    ordered = sorted(draft.fetches, key=lambda one: one.scheme != LOCAL)
+    return tuple(("push" if one.scheme == LOCAL else "fetch", _told(one, reading)) for one in ordered)
+
+
+def _told(fetch: Fetch, reading: HostReading) -> str:
+    here, address = ready(fetch, reading), words.harmless(fetch.address)
+    if fetch.scheme == LOCAL:
+        amount = f"input {fetch.input}: {words.counted(fetch.files, 'file')}, {words.size(fetch.bytes)}"
+        return f"{amount}: there already" if here is not None else f"{amount}: {address}"
+    if here is not None:
+        at = f" at {words.harmless(here.revision[:12])}" if here.revision else ""
+        amount = f"{words.counted(here.files, 'file')}, {words.size(here.bytes)}"
+        return f"input {fetch.input}: {amount}{at}, there already, fetched {words.ago(here.age_s)}"
+    at = f" at {words.harmless(fetch.revision)}" if fetch.revision else ""
+    via = f" of {words.harmless(fetch.endpoint)}" if fetch.endpoint else ""
+    limit = words.typed(fetch.timeout_s)
+    return f"input {fetch.input}: {address}{at}{via} with {fetch.tool}, {limit} at most, before a card is taken"

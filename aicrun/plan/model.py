@@ -146,7 +146,7 @@ class Wanted:
     `source` is absent when the spec has none. `files` maps a spec-relative path (requirements) to its text.
     `largest` are (path, bytes) of the largest source files, largest first. `known_on` are machines that the ledger
     names for this run: silent, they may hold it although the selector does not admit them. `unset` are the secrets
-    whose value this client has not.
+    whose value this client has not. `sent` are the inputs of this client, by name, as they are now.
     """
 
     spec: RunSpec
@@ -155,6 +155,7 @@ class Wanted:
     largest: tuple[tuple[str, int], ...] = ()
     known_on: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
+    sent: Mapping[str, Source] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ def environments(machine: Machine, home: str) -> str:
     return posixpath.join(data(machine, home) or absolute("~/.local/share", home), "aicrun/envs")
 
 
+def inputs(machine: Machine, home: str) -> str:
+    """The folder that holds the inputs that were brought to the machine, each in a folder named by its key."""
+    return posixpath.join(data(machine, home) or absolute("~/.local/share", home), "aicrun/inputs")
+
+
 def machine_values(machine: Machine, home: str) -> dict[str, str]:
     """Values of the `machine.…` placeholders; `machine.data` is absent when the inventory names none."""
     values = {"machine.name": machine.name, "machine.cache": cache(machine, home)}

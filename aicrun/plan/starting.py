@@ -270,7 +270,7 @@ def _with_stop(in_order: tuple[tuple[str, str], ...], task: Task) -> tuple[tuple
         return in_order
     grace = found.job.supervision.get("limits", {}) if isinstance(found.job.supervision.get("limits"), dict) else {}
     told = f"job {found.job.job_id}: asks it to end, {grace.get('grace', '30s')} grace, then kills it"
-    after_push = 1 if in_order and in_order[0][0] == "push" else 0
+    after_push = len([step for step, _ in in_order if step == "push"])
     return (*in_order[:after_push], ("stop", told), *in_order[after_push:])
 
 

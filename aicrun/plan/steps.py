@@ -13,7 +13,7 @@ from aicrun.plan import words
 from aicrun.plan.changes import source_words
 from aicrun.plan.draft import JOB_ID, RUN_ID
 from aicrun.plan.environment import has_environment, lock_of
-from aicrun.plan.inputs import input_words
+from aicrun.plan.inputs import bringing, input_words
 from aicrun.plan.known import Known
 from aicrun.plan.locks import packages
 from aicrun.plan.model import Wanted
@@ -119,6 +119,7 @@ def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: s
     elif draft.source is not None:
         what = source_words(draft.source).rpartition(", ")[0] if draft.source.commit else "all files of the folder"
         yield "push", f"{words.counted(draft.source.files, 'file')}, {words.size(draft.source.bytes)}: {what}"
+    yield from bringing(draft, reading)
     setup = wanted.spec.setup
     if setup is not None:
         yield "setup", _setup(wanted, draft, reading, bool(waits_for))

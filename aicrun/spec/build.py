@@ -6,12 +6,15 @@ import os
 from typing import Any
 
 from aicrun.spec.endings import backoff_s
+from aicrun.spec.inputs import scheme_of, tools_of
 from aicrun.spec.model import (
+    FETCH_TIMEOUT_S,
     RETRY_BACKOFF,
     RETRY_WHEN,
     CardDemand,
     CheckpointSpec,
     DiskDemand,
+    InputFrom,
     LimitsSpec,
     ProgressSpec,
     RetrySpec,
@@ -112,6 +115,7 @@ def run_spec(root: Node, file: str, folder: str, overrides: tuple[str, ...]) -> 
         overrides=overrides,
         retry=_retry(tree),
         inputs=_inputs(tree),
+        brought=_brought(tree, folder),
     )
 
 
@@ -251,7 +255,30 @@ def _setup(tree: _Tree, *, has_card: bool) -> SetupSpec | None:
 
 def _inputs(tree: _Tree) -> dict[str, str]:
     inputs = tree.root.at("inputs")
-    return {name: tree.text("inputs", name, "path") for name in inputs.keys} if inputs is not None else {}
+    names = inputs.keys if inputs is not None else ()
+    return {name: tree.text("inputs", name, "path") for name in names if tree.root.at("inputs", name, "path")}
+
+
+def _brought(tree: _Tree, folder: str) -> dict[str, InputFrom]:
+    inputs, found = tree.root.at("inputs"), {}
+    for name in inputs.keys if inputs is not None else ():
+        address = tree.text("inputs", name, "from")
+        if not address:
+            continue
+        scheme = scheme_of(address)
+        place = os.path.normpath(os.path.join(folder, os.path.expanduser(address))) if scheme == "local" else ""
+        timeout = tree.seconds("inputs", name, "timeout")
+        found[name] = InputFrom(
+            address=address,
+            scheme=scheme,
+            tool=tree.text("inputs", name, "with", default=next(iter(tools_of(scheme)), "")),
+            endpoint=tree.text("inputs", name, "endpoint"),
+            profile=tree.text("inputs", name, "profile"),
+            revision=tree.text("inputs", name, "revision"),
+            timeout_s=FETCH_TIMEOUT_S if timeout is None else timeout,
+            path=place,
+        )
+    return found
 
 
 def _limits(tree: _Tree) -> LimitsSpec:

@@ -152,13 +152,35 @@ class ProgressSpec:
     goal: str = ""
 
 
+# A data set of terabytes on a slow line takes hours; a fetch that stands still is ended by its tool long before.
+FETCH_TIMEOUT_S = 6 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class InputFrom:
+    """An input that is brought to the machine: from `address`, as written.
+
+    `scheme` is `s3`, `rclone` or `hf`, fetched by the machine with `tool` (which `endpoint`, `profile` and `revision`
+    are for) within `timeout_s`; or `local`, a file or folder of this client, whose absolute path is `path`.
+    """
+
+    address: str
+    scheme: str
+    tool: str = ""
+    endpoint: str = ""
+    profile: str = ""
+    revision: str = ""
+    timeout_s: int = FETCH_TIMEOUT_S
+    path: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """A checked run.yaml, placeholders of `params` and `run.name` filled in, others left for the plan.
 
     `execution`, `supervision` and `selector` are the three classes of fields of design section 5, as written
     (unset keys absent, source text of scalars): the digest and every printed difference come from them.
-    `inputs` are paths on the machine by name (may hold placeholders).
+    `inputs` are paths on the machine by name (may hold placeholders), `brought` what is brought there, by name.
     `overrides` are the `--set` arguments that shaped it, in order. `command` is one text for the shell, or argv
     when `is_argv`.
     """
@@ -189,6 +211,7 @@ class RunSpec:
     overrides: tuple[str, ...] = ()
     retry: RetrySpec | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
+    brought: Mapping[str, InputFrom] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

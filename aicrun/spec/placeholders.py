@@ -92,6 +92,9 @@ def _in_text(path: Path, node: Node, known: tuple[str, ...]) -> Iterator[Finding
 def _is_filled(path: Path, name: str) -> bool:
     if path in _OF_THE_MACHINE:
         return name.startswith(_KNOWN_BEFORE)
+    if path[0] == "inputs" and path[-1] != "path":
+        # What is brought is one thing for all machines and runs.
+        return name == "run.name" or name.startswith("params.")
     return any(path[: len(field)] == field for field in _FILLED)
 
 

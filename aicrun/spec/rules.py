@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from aicrun.spec.endings import backoff_s, ending_findings
 from aicrun.spec.findings import Finding, range_of
 from aicrun.spec.grammar import nearest
+from aicrun.spec.inputs import input_findings, missing_inputs
 from aicrun.spec.nodes import Node, Path, dotted
 from aicrun.spec.setups import exclusive, missing_files, setup_findings
 from aicrun.spec.sizes import size_range_mib, version_range
@@ -40,10 +41,11 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _command(root)
     yield from _owned(root)
     yield from _secrets(root)
-    yield from _inputs(root)
+    yield from input_findings(root)
     yield from ending_findings(root)
     if folder:
         yield from missing_files(root, folder)
+        yield from missing_inputs(root, folder)
 
 
 def _cards(root: Node) -> Iterator[Finding]:
@@ -228,17 +230,6 @@ def _secrets(root: Node) -> Iterator[Finding]:
             seen.setdefault(name, key)
             if source is not None and {"file", "command"} <= set(source.keys):
                 yield exclusive(source, (*path, name), "file", "command")
-
-
-def _inputs(root: Node) -> Iterator[Finding]:
-    """Two inputs whose names differ in case only would share one variable."""
-    inputs, seen = root.at("inputs"), dict[str, Node]()
-    for name, key in inputs.keys.items() if inputs is not None else ():
-        first = seen.setdefault(name.upper(), key)
-        if first is not key:
-            message = f"two inputs would be AICRUN_INPUT_{name.upper()}"
-            also = (range_of(first), "first here")
-            yield Finding("AIC-E114", message, range_of(key), ("inputs", name), "and here", also=also)
 
 
 def _named(item: Node) -> list[tuple[str, Node, Node | None]]:

@@ -71,7 +71,7 @@ def missing_files(root: Node, folder: str) -> Iterator[Finding]:
         top = os.path.join(folder, os.path.expanduser(source.text))
         if not os.path.isdir(top):
             what = "is not a folder" if os.path.exists(top) else "is not there"
-            yield _missing(range_of(source), ("source", "path"), source.text, what, top)
+            yield missing(range_of(source), ("source", "path"), source.text, what, top)
             return
     if root.at("source", "git") is not None:
         return
@@ -79,7 +79,7 @@ def missing_files(root: Node, folder: str) -> Iterator[Finding]:
         file = os.path.join(top, text)
         if not text.startswith(("/", "~")) and not os.path.isfile(file):
             what = "is not a file" if os.path.exists(file) else "is not there"
-            yield _missing(range_of(node), path, text, what, file)
+            yield missing(range_of(node), path, text, what, file)
 
 
 def _says_nothing(setup: Node, key: str) -> bool:
@@ -113,9 +113,10 @@ def _named_files(root: Node) -> Iterator[tuple[Node, Path, str]]:
         yield project, ("setup", "project"), LOCK
 
 
-def _missing(where: Range, path: Path, text: str, what: str, looked: str) -> Finding:
+def missing(where: Range, path: Path, text: str, what: str, looked: str) -> Finding:
+    """The finding of a file of this client, `looked` for there, that a field names and that `what` (is not there)."""
     note = f"looked for {os.path.normpath(looked)}"
-    reads = "names" if path[-1] in ("path", "requirements") or text not in (LOCK, PYPROJECT) else "reads"
+    reads = "names" if path[-1] in ("path", "requirements", "from") or text not in (LOCK, PYPROJECT) else "reads"
     message = f'"{dotted(path)}" {reads} {short(text)}, which {what}'
     help_ = "make it: uv lock" if os.path.basename(text) == LOCK else "correct the path, or make the file"
     return Finding("AIC-E160", message, where, path, notes=(note,), helps=(help_,))

@@ -186,6 +186,17 @@ class InputSeen:
 
 
 @lean.dataclass(frozen=True)
+class InputReady:
+    """An input that was brought to the host before and is whole: how much it is, since when, and its revision."""
+
+    key: str
+    files: int = 0
+    bytes: int = 0
+    age_s: float = 0.0
+    revision: str = ""
+
+
+@lean.dataclass(frozen=True)
 class GitText:
     """The text of a file at `path` in a commit."""
 
@@ -218,8 +229,8 @@ class HostReading:
     environments below the data folder. `unreadable_records` names run records that are there and cannot be read:
     they may be the run, so they refuse a start. `drain` is there while no new run of this account starts here.
     `programs` answers for the first words of commands that were asked for, `wheels` for folders of wheels,
-    `inputs` for files and folders to read. `git` are answers of `git_source`, which the client puts here: a survey
-    asks no other place.
+    `inputs` for files and folders to read, `inputs_ready` for what was brought here before. `git` are answers of
+    `git_source`, which the client puts here: a survey asks no other place.
     """
 
     hostname: str
@@ -259,3 +270,4 @@ class HostReading:
     wheels: Tuple[WheelFolder, ...] = ()
     inputs: Tuple[InputSeen, ...] = ()
     git: Tuple[GitSource, ...] = ()
+    inputs_ready: Tuple[InputReady, ...] = ()

@@ -62,3 +62,8 @@ def tree_hash(entries: Iterable[Tuple[str, str, str]]) -> str:
 def env_key(reads: Dict[str, Any]) -> str:
     """The key of a built environment: 16 hex digits over all that its build reads."""
     return sha256(b"aicrun-env-" + ENV_KEY_VERSION.encode() + b"\n" + canonical(reads))[:16]
+
+
+def input_key(tells: Dict[str, Any]) -> str:
+    """The key of an input that is brought to a host: 16 hex digits over all that tells it from others."""
+    return sha256(b"aicrun-input-1\n" + canonical(tells))[:16]

@@ -7,6 +7,7 @@ It must not decide anything (see `status.py`). Records on disk carry `schema`; k
 from typing import Any, Dict, Optional, Tuple
 
 from aicrun.wire import lean
+from aicrun.wire.fetch import Fetch as Fetch
 from aicrun.wire.launched import Launched
 from aicrun.wire.names import SCHEMA as SCHEMA
 from aicrun.wire.seen import Checkpoints, Event, InLine
@@ -114,7 +115,8 @@ class JobRequest:
     `first_attempt` is above 1 when earlier jobs of the run were lost and this one goes on with their retries.
     `left_out` are machines that a person left out although they may hold another copy of the run.
     `preflight` is empty for none, `auto` (where torch is installed), `cuda`, `rocm`, or `run:` and a command.
-    `inputs` are files and folders of the host by name, which the command reads and nobody changes.
+    `inputs` are files and folders of the host by name, which the command reads and nobody changes; `fetches` are those
+    of them that are brought there first.
     """
 
     job_id: str
@@ -155,6 +157,7 @@ class JobRequest:
     left_out: Tuple[str, ...] = ()
     preflight: str = ""
     inputs: Dict[str, str] = lean.field(default_factory=dict)
+    fetches: Tuple[Fetch, ...] = ()
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
