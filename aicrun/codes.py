@@ -230,6 +230,11 @@ AIC-E616 secret_refused: the value of a secret cannot be hidden, or not handed o
   A value is hidden in every log, which a text of fewer than 8 characters cannot be: it would turn up everywhere. A
   value with a NUL character, or of more than 32 KiB, is refused too. The message names the secret, never its value.
   | export HF_TOKEN=...
+AIC-E617 disk_full: the machine has not the room that the run needs
+  Each file system is counted once: working tree, environment, records, and what machine.disk asks. The machine looks
+  when it takes the job, since a plan looked some time before; nothing was started. `plan` shows the numbers, and what
+  takes the room: gc removes what is aicrun's own, the rest is yours.
+  | aicrun gc lab --dry-run
 AIC-E620 the start could not be settled
   Several clients were starting the run at the same moment, and five attempts did not decide it. Nothing was started by
   this one.

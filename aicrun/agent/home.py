@@ -165,14 +165,19 @@ def is_network(path: str, mountinfo: str = "/proc/self/mountinfo") -> bool:
 
 
 def file_system(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
-    """The type of the file system that holds `path`, "" when it cannot be told; the longest mount point wins."""
+    """The type of the file system that holds `path`, "" when it cannot be told."""
+    return mounted(path, mountinfo)[0]
+
+
+def mounted(path: str, mountinfo: str = "/proc/self/mountinfo") -> Tuple[str, str]:
+    """(type, what is mounted) of the file system that holds `path`, both "" when unknown; the longest point wins."""
     real = os.path.realpath(path)
-    best, found = -1, ""
+    best, found = -1, ("", "")
     try:
         with open(mountinfo, encoding="utf-8", errors="surrogateescape") as stream:
             lines = stream.readlines()
     except OSError:
-        return ""
+        return found
     for line in lines:
         left, _, right = line.partition(" - ")
         fields = left.split()
@@ -182,7 +187,8 @@ def file_system(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         # `>=`: of two mounts on one point the later one is what is seen.
         if inside and len(point) >= best:
-            best, found = len(point), right.split()[0]
+            kind, source = (right.split() + [""])[:2]
+            best, found = len(point), (kind, source)
     return found
 
 

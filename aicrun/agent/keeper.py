@@ -13,6 +13,7 @@ from typing import Callable, Dict, List, Optional
 from aicrun.agent import (
     card_hold,
     children,
+    disk_room,
     ending_tree,
     hidden_names,
     hooks,
@@ -322,10 +323,12 @@ class Keeper:
                 more = self._cards.seen.variable() if program.is_own else {}
                 program = lean.replace(program, env=dict(program.env, **self._cards.env, **more))
             if step == "command":
+                # It may have stood in line for a day: a disk that filled meanwhile is told before anything is lost.
+                disk_room.check_full((program.cwd, request.checkpoints))
                 self._show_environment(program.env)
             return step_run.run_step(order, program, self._wishes)
         except Refused as error:
-            return step_run.write_spawn_error(order, error.message)
+            return step_run.write_spawn_error(order, error.message, error.token)
         except step_run.NotStarted as error:
             return step_run.write_spawn_error(order, str(error))
 

@@ -4,7 +4,7 @@ import os
 import pwd
 from typing import Dict, Iterable, Optional, Tuple
 
-from aicrun.agent.home import file_system
+from aicrun.agent.home import mounted
 from aicrun.wire.facts import Disk
 
 MIB = 1024 * 1024
@@ -68,18 +68,47 @@ def disk(path: str, home_folder: str) -> Optional[Disk]:
     while not os.path.isdir(place) and place != "/":
         place = os.path.dirname(place.rstrip("/"))
     try:
-        state = os.statvfs(place)
+        state, entry = os.statvfs(place), os.stat(place)
     except OSError:
         return None
+    kind, source = mounted(place)
+    owner, owner_home = _other_owner(entry.st_uid)
     return Disk(
         path=path,
         free_bytes=state.f_bavail * state.f_frsize,
         total_bytes=state.f_blocks * state.f_frsize,
         free_inodes=state.f_favail,
-        filesystem=file_system(place),
+        filesystem=kind,
         writable=os.access(place, os.W_OK),
         filled=is_filled,
+        total_inodes=state.f_files,
+        volume=volume(entry.st_dev, kind, source),
+        owner=owner,
+        owner_home=owner_home,
     )
+
+
+def volume(device: int, kind: str, source: str) -> str:
+    """What is equal for all folders that share their free space.
+
+    A subvolume of btrfs and a data set of ZFS have a device number of their own and no room of their own.
+    """
+    if kind == "btrfs" and source:
+        return source
+    if kind == "zfs" and source:
+        return "zfs:" + source.split("/")[0]
+    return "%x" % device
+
+
+def _other_owner(uid: int) -> Tuple[str, str]:
+    """(account, home) of who owns a folder, where we are root and it is not; nobody else can act for another."""
+    if os.geteuid() != 0 or uid == 0:
+        return "", ""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return str(uid), ""
+    return entry.pw_name, entry.pw_dir
 
 
 def _holds_something(folder: str) -> bool:

@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import brought, decide, drain_marks, drains, hooks, jobs, keepers, launch, store, vault
+from aicrun.agent import brought, decide, disk_room, drain_marks, drains, hooks, jobs, keepers, launch, store, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.process import boot_identity
@@ -39,7 +39,7 @@ def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
     With `confirm` the decision `go` is written in the same step; `secrets` are as `vault.taken` says. Raises `Refused`:
     invalid_request, secret_refused, newer_record, state_unusable, store_incomplete, too_many_jobs, drained,
-    start_failed.
+    disk_full, start_failed.
     """
     request = _request(body)
     secrets = vault.taken(body)
@@ -54,6 +54,7 @@ def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
             return _told("busy", in_the_way, in_the_way.decision)
         _check_drain(request)
         _check_room(home, request)
+        disk_room.check(request)
         try:
             _make(home, request, secrets)
         except OSError:

@@ -63,9 +63,9 @@ def run_step(order: Order, program: Program, wishes: Wishes) -> StepExit:
     return _Step(order, program, wishes).run()
 
 
-def write_spawn_error(order: Order, message: str) -> StepExit:
+def write_spawn_error(order: Order, message: str, token: str = "") -> StepExit:
     """The exit of a step whose program could not be had at all, kept in its folder where that is possible."""
-    record = StepExit(order.step, order.attempt, 0.0, time.time(), spawn_error=message[:1000])
+    record = StepExit(order.step, order.attempt, 0.0, time.time(), spawn_error=message[:1000], refused=token)
     try:
         make_private(order.folder)
         write_record(os.path.join(order.folder, names.STEP_EXIT), record)

@@ -14,7 +14,7 @@ from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
 from aicrun.wire import lean
 from aicrun.wire.codec import to_json
-from aicrun.wire.facts import Cards, HostReading
+from aicrun.wire.facts import Cards, Disk, HostReading
 from aicrun.wire.jobs import JobReport
 
 RUNS_MOST = 1000
@@ -50,7 +50,6 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
     memory_mib, memory_free_mib = machine.memory()
     reports, unreadable = _records(home, runs)
     measured = [found for run in runs for found in facts.measured(home, run)]
-    disks = (machine.disk(path, home_folder) for path in dict.fromkeys(paths))
     system = os.uname()
     return HostReading(
         hostname=system.nodename,
@@ -76,7 +75,7 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
         data=data,
         active_jobs=active_jobs(home),
         container=machine.in_container(),
-        disks=tuple(disk for disk in disks if disk is not None),
+        disks=_disks(home, paths, home_folder),
         pythons=tuple(pythons(home, os.environ)),
         uv=build.find_uv(home, home_folder),
         notes=notes.head(home),
@@ -87,6 +86,13 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
         took_s=round(time.monotonic() - began, 4),
         drain=drains.now(),
     )
+
+
+def _disks(home: Home, paths: List[str], home_folder: str) -> Tuple[Disk, ...]:
+    # Where records and logs lie is no folder that a client could name before it is told.
+    own = (home.root, home.jobs_root) if paths else ()
+    found = (machine.disk(path, home_folder) for path in dict.fromkeys((*paths, *own)))
+    return tuple(disk for disk in found if disk is not None)
 
 
 def envs_folder(data: str, home_folder: str) -> str:

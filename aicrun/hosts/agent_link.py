@@ -59,6 +59,7 @@ _CODES = {
     "invalid_request": "AIC-E613",
     "protocol_mismatch": "AIC-E614",
     "secret_refused": "AIC-E616",
+    "disk_full": "AIC-E617",
     "drained": "AIC-E615",
     "exists": "AIC-E640",
     "not_a_file": "AIC-E641",
@@ -256,8 +257,14 @@ class AgentLink:
         facts = tuple((str(key)[:9], str(value)) for key, value in dict(refused.get("facts") or {}).items())
         if token not in _CODES:
             raise AgentBroken("AIC-E512", f"the agent of {self.machine} failed: {message}", facts=facts)
-        ways = (Way("see what is wrong there", f"aicrun doctor {self.machine}"),) if token == _STATE else ()
+        ways = self._ways(token)
         raise HostRefused(_CODES[token], f"{self.machine}: {message}", token=token, facts=facts, ways=ways)
+
+    def _ways(self, token: str) -> tuple[Way, ...]:
+        if token == "disk_full":
+            gone = Way("what can go of ours", f"aicrun gc {self.machine} --dry-run")
+            return (gone, Way("then look again", "aicrun plan run.yaml"))
+        return (Way("see what is wrong there", f"aicrun doctor {self.machine}"),) if token == _STATE else ()
 
     def _check(self, hello: Any) -> None:
         if not isinstance(hello, dict) or hello.get("digest") != self._bundle.digest:

@@ -6,21 +6,17 @@ It must not know about cards (see `fit.py`) and never measures: it compares the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aicrun.plan import twins, words
 from aicrun.plan.environment import chosen_python, has_environment
 from aicrun.plan.inputs import inputs_at
-from aicrun.plan.model import MachineView, Rejection
+from aicrun.plan.model import MachineView, Rejection, Wanted
+from aicrun.plan.needed_room import disk_of, volumes_needed
 from aicrun.plan.placeholders import names_in
 from aicrun.plan.places import absolute, as_asked, volume_here, volumes, workspace_volume
 from aicrun.spec.model import Machine, RunSpec
-from aicrun.wire.facts import Disk, HostReading
-
-# File systems with a fixed number of inodes; others report numbers that do not mean "full" (btrfs says 0).
-_COUNTED = frozenset(("ext2", "ext3", "ext4", "xfs", "f2fs", "tmpfs", "overlay"))
-# Below this many free inodes not even a small environment can be unpacked.
-INODES_LEAST = 1024
+from aicrun.wire.facts import HostReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +27,33 @@ class Need:
     earlier checkpoint of the run lies that it resumes from (empty: any).
     """
 
-    spec: RunSpec
+    wish: Wanted
     use_kept: bool = False
     own_jobs: tuple[str, ...] = ()
     only_on: str = ""
 
     @property
+    def spec(self) -> RunSpec:
+        """What the run's author wrote."""
+        return self.wish.spec
+
+    @property
     def group(self) -> str:
         """Runs of equal group have equal verdicts everywhere (a sweep is one group)."""
-        spec = self.spec
+        spec, source = self.spec, self.wish.source
         setup = spec.setup
-        python = (setup.python, setup.venv, setup.wheels) if setup and (has_environment(setup) or setup.venv) else None
+        python = replace(setup, run=(), timeout_s=0) if setup and (has_environment(setup) or setup.venv) else None
+        # What an environment is built from, and so how much room it takes.
+        built = (tuple(self.wish.files.values()), spec.env) if python else None
         places = (workspace_volume(spec), spec.checkpoints.path, spec.checkpoints.upload)
         parts = (
             (spec.source.git, spec.source.revision) if spec.source is not None else None,
             spec.machine,
             python,
+            built,
+            tuple((one.tree, one.bytes, one.files) for one in self.wish.sent.values()),
             places,
+            (source.tree, source.bytes, source.files) if source is not None else None,
             tuple(spec.inputs.values()),
             uses_data(spec),
             self.use_kept,
@@ -84,11 +90,6 @@ def uses_data(spec: RunSpec) -> bool:
     """Whether any text of the spec holds `${machine.data}`."""
     typed = (spec.workspace, spec.command, spec.env, spec.checkpoints.path, volumes(spec))
     return any("machine.data" in names_in(text) for text in _texts((typed, spec.execution, spec.supervision)))
-
-
-def disk_of(reading: HostReading, path: str) -> Disk | None:
-    """The volume that was read for `path` (an absolute folder)."""
-    return next((disk for disk in reading.disks if absolute(disk.path, reading.home) == path), None)
 
 
 def _not_admitted(machine: Machine, need: Need) -> Iterator[Rejection]:
@@ -165,28 +166,17 @@ def _memory(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rej
         yield Rejection("memory_free", first, second, False, f"asks {first} memory, {second} is free")
 
 
-def _disk(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
-    wanted = need.spec.machine.disk
-    path = volume_here(wanted.path, need.spec, machine, reading.home) if wanted is not None else ""
-    disk = disk_of(reading, path) if path else None
-    if wanted is None or disk is None or disk.free_bytes >= wanted.free_bytes:
-        return
-    asked, offered = words.asked_size(wanted.free_bytes), words.size(disk.free_bytes)
-    told = f"asks {asked} free on {words.harmless(path)}, has {offered}"
-    yield Rejection("disk", asked, offered, disk.total_bytes < wanted.free_bytes, told)
-
-
-def _volumes(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+def _writable(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
     path = volume_here(workspace_volume(need.spec), need.spec, machine, reading.home)
     disk = disk_of(reading, path)
-    if disk is None:
-        return
-    shown = words.harmless(path)
-    if not disk.writable:
-        yield Rejection("not_writable", "a writable workspace", "read only", True, f"{shown} cannot be written")
-    if disk.filesystem in _COUNTED and disk.free_inodes < INODES_LEAST:
-        asked, offered = words.count(INODES_LEAST), words.count(disk.free_inodes)
-        yield Rejection("inodes", asked, offered, False, f"{offered} free inodes on {shown}")
+    if disk is not None and not disk.writable:
+        told = f"{words.harmless(path)} cannot be written"
+        yield Rejection("not_writable", "a writable workspace", "read only", True, told)
+
+
+def _room(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    for volume in volumes_needed(need.wish, machine, reading):
+        yield from volume.rejections
 
 
 def _python(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
@@ -249,8 +239,8 @@ CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] 
     _data,
     _cpus,
     _memory,
-    _disk,
-    _volumes,
+    _writable,
+    _room,
     _python,
     _venv,
     _wheels,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aicrun.plan.placeholders import fill, names_in
-from aicrun.plan.places import CACHES, as_asked, asked_values, checkpoints_in_the_workspace, volumes
+from aicrun.plan.places import as_asked, asked_values, checkpoints_in_the_workspace, usual_volumes, volumes
 from aicrun.spec.model import Machine, RunSpec
 
 # A host looks at a hundred folders in one question; those of single runs must not crowd out the volumes.
@@ -19,7 +19,7 @@ def paths_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
     """
     values = asked_values(machine)
     found = {machine.data} if machine.data else set()
-    found |= {machine.env[name] for name in CACHES if machine.env.get(name, "").startswith("/")}
+    found |= set(usual_volumes(machine)) if specs else set()
     folders = [(spec.name, written) for spec in specs for written in volumes(spec)]
     folders += [(spec.name, checkpoints_in_the_workspace(spec)) for spec in specs[:OWN_MOST]]
     for name, written in folders:

@@ -92,7 +92,7 @@ def _cards(item: RunPlan, machine: Machine, reading: HostReading) -> Iterator[Bo
 def _places(item: RunPlan, known: Known, wish: Wanted) -> Iterator[Bound]:
     """Whether what was chosen fits still."""
     given_up = (item.job.job_id,) if item.job is not None and item.sign is not Sign.START else ()
-    need = Need(wish.spec, own_jobs=given_up, use_kept=True)
+    need = Need(wish, own_jobs=given_up, use_kept=True)
     view = known.views.get(item.machine)
     judged = {verdict.candidate: verdict for verdict in (machine_verdicts(view, need) if view is not None else ())}
     for candidate in item.chosen:

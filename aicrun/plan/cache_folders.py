@@ -6,9 +6,8 @@ It must not refuse: a run may need neither.
 from __future__ import annotations
 
 from aicrun.plan import words
-from aicrun.plan.admit import disk_of
 from aicrun.plan.draft import Site
-from aicrun.plan.places import CACHES, absolute, data
+from aicrun.plan.places import CACHES, absolute
 from aicrun.wire.jobs import JobRequest
 
 
@@ -27,8 +26,6 @@ def cache_warnings(site: Site, made: JobRequest) -> tuple[str, ...]:
 
 def _writable(site: Site, path: str) -> bool:
     home = site.reading.home
-    disk = disk_of(site.reading, absolute(path, home))
-    below = data(site.machine, home)
-    if disk is None and below and path.startswith(f"{below}/"):
-        disk = disk_of(site.reading, below)
-    return disk is None or disk.writable
+    place = absolute(path, home)
+    around = [disk for disk in site.reading.disks if f"{place}/".startswith(f"{absolute(disk.path, home)}/")]
+    return not around or max(around, key=lambda disk: len(absolute(disk.path, home))).writable

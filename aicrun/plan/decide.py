@@ -53,9 +53,9 @@ def _continues(wish: Wanted, outcome: Outcome, options: Options) -> bool:
 def _need(wish: Wanted, outcome: Outcome, options: Options, continues: bool) -> Need:
     found = outcome.found
     if found is None:
-        return Need(wish.spec, options.use_kept)
+        return Need(wish, options.use_kept)
     gives_up = outcome.move in (Move.REPLACE, Move.KEEP_OR_MOVE)
     own = (found.job.job_id,) if gives_up else ()
     kept = found.job.checkpoints
     has_checkpoint = continues and kept is not None and kept.count > 0
-    return Need(wish.spec, options.use_kept, own, found.view.machine.name if has_checkpoint else "")
+    return Need(wish, options.use_kept, own, found.view.machine.name if has_checkpoint else "")

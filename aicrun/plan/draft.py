@@ -14,6 +14,7 @@ from typing import Any
 from aicrun.plan.environment import has_environment, setup_on
 from aicrun.plan.inputs import fetches, input_variables, inputs_at
 from aicrun.plan.model import Candidate, CardOn, Wanted
+from aicrun.plan.needed_room import needed_room
 from aicrun.plan.placeholders import escaped, fill, finish
 from aicrun.plan.places import absolute, cache, data, machine_values, workspace
 from aicrun.spec.model import Machine, RunSpec
@@ -100,6 +101,7 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         preflight=preflight(spec),
         inputs=_inputs(wanted, site),
         fetches=fetches(wanted, site.machine, site.reading.home),
+        room=needed_room(wanted, site.machine, site.reading),
     )
 
 

@@ -14,6 +14,9 @@ _REQUIRES = re.compile(r"^requires-python = \"([^\"\n]*)\"", re.MULTILINE)
 _PACKAGE = re.compile(r"^\[\[package\]\]\s*\n((?:(?!\[).*(?:\n|\Z))*)", re.MULTILINE)
 _NAME = re.compile(r"^name = \"([^\"\n]*)\"", re.MULTILINE)
 _SOURCE = re.compile(r"^source = \{ (\w+) = \"([^\"\n]*)\"", re.MULTILINE)
+_DEPENDENCIES = re.compile(r"^dependencies = \[\n(.*?)^\]", re.MULTILINE | re.DOTALL)
+_DEPENDENCY = re.compile(r"^ *\{ name = \"([^\"\n]*)\"", re.MULTILINE)
+_WHEEL = re.compile(r"^ *\{ url = \"[^\"\n]*?([^\"/\n]+)\.whl(?:#[^\"\n]*)?\".*? size = (\d+)", re.MULTILINE)
 _CONDITION = r"(?:===?|!=|~=|>=?|<=?) ?[0-9]+(?:\.[0-9]+)*(?:\.\*)?"
 _RANGE = re.compile(rf"{_CONDITION}(?: ?, ?{_CONDITION})*")
 
@@ -56,15 +59,52 @@ def unlike_wheels(text: str) -> tuple[str, ...]:
     return local_sources(text) + fetched
 
 
+def download_bytes(text: str, architecture: str) -> int:
+    """The bytes of wheels that every build from the lock needs: of what the project depends on in all its forms.
+
+    Extras and groups are left out, for each package its smallest wheel for Linux counts, and an installed package is
+    larger than its wheel: what is installed is never less.
+    """
+    sizes: dict[str, int] = {}
+    needs: dict[str, set[str]] = {}
+    due: list[str] = []
+    for name, kind, place, body in _bodies(text):
+        wanted = _DEPENDENCIES.search(body)
+        asks = set(_DEPENDENCY.findall(wanted.group(1)) if wanted else ())
+        # Of a package in several builds (for a processor, for a card) one is installed: what all of them need is sure.
+        needs[name] = needs[name] & asks if name in needs else asks
+        fitting = [int(size) for file, size in _WHEEL.findall(body) if _is_for(file, architecture)]
+        if fitting:
+            sizes[name] = min([*fitting, *([sizes[name]] if name in sizes else [])])
+        due += [name] if _is_root(kind, place) else []
+    reached: set[str] = set()
+    while due:
+        name = due.pop()
+        if name not in reached:
+            reached.add(name)
+            due += needs.get(name, ())
+    return sum(sizes.get(name, 0) for name in reached)
+
+
+def _is_for(wheel: str, architecture: str) -> bool:
+    platform = wheel.rpartition("-")[2]
+    return platform == "any" or ("linux" in platform and platform.endswith(architecture))
+
+
 def _is_root(kind: str, place: str) -> bool:
     return kind in ("editable", "virtual", "directory") and place == "."
 
 
 def _sources(text: str) -> list[tuple[str, str, str]]:
     """(name, kind of source, place) of each package."""
+    return [found[:3] for found in _bodies(text)]
+
+
+def _bodies(text: str) -> list[tuple[str, str, str, str]]:
+    """As `_sources`, each with the lines of its block."""
     found = []
     for block in _PACKAGE.findall(text):
         name, source = _NAME.search(block), _SOURCE.search(block)
         if name and source:
-            found.append((name.group(1), source.group(1), source.group(2)))
+            found.append((name.group(1), source.group(1), source.group(2), block))
     return found

@@ -13,6 +13,8 @@ from aicrun.spec.model import Machine, RunSpec
 WORKSPACES = "~/aic-jobs"
 # Folders that every job has, wherever the spec or the machine says that they lie.
 CACHES = ("HF_HOME", "TORCH_HOME")
+# Further ones that programs of a job fill, where they are set.
+MORE_CACHES = ("UV_CACHE_DIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
 def absolute(path: str, home: str) -> str:
@@ -78,7 +80,7 @@ def workspace_volume(spec: RunSpec) -> str:
 
 
 def volumes(spec: RunSpec) -> tuple[str, ...]:
-    """Every folder as written whose volume matters: workspace, disk demand, checkpoints, file target, caches."""
+    """Every folder as written whose volume matters: workspace, disk demand, checkpoints, file target, own caches."""
     found = [workspace_volume(spec)]
     if spec.machine.disk is not None:
         found.append(spec.machine.disk.path)
@@ -87,8 +89,16 @@ def volumes(spec: RunSpec) -> tuple[str, ...]:
     upload = spec.checkpoints.upload
     if upload is not None and upload.scheme == "file":
         found.append(upload.to.partition(":")[2])
-    found += [spec.env[name] for name in CACHES if spec.env.get(name, "").startswith(("/", "${machine.data}"))]
+    caches = (spec.env.get(name, "") for name in (*CACHES, *MORE_CACHES))
+    found += [written for written in caches if written.startswith(("/", "${machine.data}", "${machine.cache}"))]
     return tuple(dict.fromkeys(found))
+
+
+def usual_volumes(machine: Machine) -> tuple[str, ...]:
+    """Where what every job has lies unless its spec says otherwise, as the survey asks for it: caches, environments."""
+    own = [machine.env[name] for name in (*CACHES, *MORE_CACHES) if machine.env.get(name, "").startswith("/")]
+    share = machine.data or "~/.local/share"
+    return (f"{share}/aicrun", machine.data or "~/.cache", *own)
 
 
 def checkpoints_in_the_workspace(spec: RunSpec) -> str:

@@ -5,14 +5,16 @@ It must not judge anew: every number comes from the verdicts.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
 from aicrun.plan import words
-from aicrun.plan.commands import typed
+from aicrun.plan.commands import of_run, typed
 from aicrun.plan.known import NOT_ASKED, Known
 from aicrun.plan.model import CardOn, Fleet, Refusal, RunPlan, Verdict, Wanted, Way
 from aicrun.plan.nearest import WAITABLE, largest_room, miss
+from aicrun.plan.needed_room import volumes_needed
 from aicrun.plan.refusals import NOTHING_FITS
 from aicrun.plan.steps import asks, measured
 from aicrun.spec.model import CardDemand
@@ -25,7 +27,7 @@ def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], know
     rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec, _data(fleet)))]
     rows += [("set", f"{override} by --set, not in {spec.file or 'run.yaml'}") for override in spec.overrides]
     history = measured(wanted, known)
-    ways = tuple(_ways(wanted, verdicts))
+    ways = tuple(_ways(wanted, verdicts, known))
     refusal = Refusal(NOTHING_FITS, 5, told, tuple(rows), ways)
     return replace(
         blank,
@@ -79,11 +81,12 @@ def _headline(wanted: Wanted, verdicts: tuple[Verdict, ...], fleet: Fleet) -> st
     return f"rejected, no card of {of} can ever fit it"
 
 
-def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...]) -> Iterator[Way]:
+def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...], known: Known) -> Iterator[Way]:
     spec, demand = wanted.spec, wanted.spec.machine.gpu
     drained = next((item for item in verdicts if {reason.token for reason in item.rejections} == {"drained"}), None)
     if drained is not None:
         yield Way("lift its drain", f"aicrun machines drain {drained.candidate.machine} --off")
+    yield from _of_room(wanted, verdicts, known)
     if demand is None:
         yield Way("what it asks", "aicrun explain machine")
         yield Way("what there is", "aicrun machines")
@@ -103,8 +106,25 @@ def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...]) -> Iterator[Way]:
     yield Way("what each asks", "aicrun explain machine.gpu")
 
 
+def _of_room(wanted: Wanted, verdicts: tuple[Verdict, ...], known: Known) -> Iterator[Way]:
+    """What takes the room of the first machine that only lacks room; what is ours there is looked at first."""
+    names = [item.candidate.machine for item in verdicts if item.rejections and _tokens(item) <= {"disk", "inodes"}]
+    if not names:
+        return
+    view, reading = known.answered(names[0])
+    full = next(one for one in volumes_needed(wanted, view.machine, reading) if one.rejections)
+    if any(room.path == reading.jobs_root for room in full.rooms):
+        yield Way("what can go of ours", f"{of_run('gc', names[0])} --dry-run")
+    flag = "--inodes" if full.rejections[0].token != "disk" else "-h"
+    yield Way("what lies there", f"aicrun exec {names[0]} -- du -xd1 {flag} {shlex.quote(full.folders[0])}")
+
+
+def _tokens(verdict: Verdict) -> set[str]:
+    return {reason.token for reason in verdict.rejections}
+
+
 def _frees_itself(verdict: Verdict) -> bool:
-    tokens = {reason.token for reason in verdict.rejections}
+    tokens = _tokens(verdict)
     return bool(tokens) and not verdict.lasting and tokens <= WAITABLE
 
 

@@ -1,6 +1,6 @@
 """The folders that a run writes to, as the survey saw them: nearly full, or a checkpoint folder that holds something.
 
-It must not refuse: what a run needs is said by `machine.disk`, and a person may mean the folder as it is.
+It must not refuse: what is surely needed is `needed_room.py`'s, and a person may mean the folder as it is.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import posixpath
 
 from aicrun.plan import words
-from aicrun.plan.admit import disk_of
 from aicrun.plan.draft import Site
-from aicrun.plan.places import data, volume_here, volumes
+from aicrun.plan.needed_room import INODES_LEAST, disk_of
+from aicrun.plan.places import data, usual_volumes, volume_here, volumes
 from aicrun.spec.model import Machine, RunSpec
 from aicrun.wire.facts import Disk, HostReading
 from aicrun.wire.jobs import JobRequest
@@ -26,14 +26,27 @@ def room_warnings(spec: RunSpec, site: Site) -> tuple[str, ...]:
 
 
 def nearly_full(spec: RunSpec, machine: Machine, reading: HostReading) -> tuple[str, ...]:
-    """`307.2 MiB free on /data/out` for each such volume, with every folder of the run on it."""
-    asked = [volume_here(written, spec, machine, reading.home) for written in volumes(spec)]
-    low: dict[tuple[int, int], list[str]] = {}
-    for path in dict.fromkeys((*asked, data(machine, reading.home))):
+    """`307.2 MiB free on /data/out` for each such volume, with every folder of the run on it; inodes likewise."""
+    written = dict.fromkeys((*volumes(spec), data(machine, reading.home), *usual_volumes(machine)))
+    low: dict[object, tuple[Disk, list[str]]] = {}
+    for path in dict.fromkeys(volume_here(one, spec, machine, reading.home) for one in written if one):
         disk = disk_of(reading, path) if path else None
-        if disk is not None and disk.free_bytes < ROOM_LEAST:
-            low.setdefault((disk.free_bytes, disk.total_bytes), []).append(words.harmless(path))
-    return tuple(f"{words.size(free)} free on {words.joined(paths)}" for (free, _), paths in low.items())
+        if disk is not None and _lacks(disk):
+            volume = disk.volume or (disk.free_bytes, disk.total_bytes)
+            low.setdefault(volume, (disk, []))[1].append(words.harmless(path))
+    return tuple(f"{_lacks(disk)} on {words.joined(_topmost(paths))}" for disk, paths in low.values())
+
+
+def _topmost(paths: list[str]) -> list[str]:
+    return [path for path in paths if not any(path.startswith(f"{other}/") for other in paths)]
+
+
+def _lacks(disk: Disk) -> str:
+    """What is nearly used up; empty when nothing is."""
+    found = [f"{words.size(disk.free_bytes)} free"] if disk.free_bytes < ROOM_LEAST else []
+    few = disk.total_inodes > 0 and disk.free_inodes < INODES_LEAST
+    found += [f"{words.count(disk.free_inodes)} free inodes"] if few else []
+    return " and ".join(found)
 
 
 def filled_warnings(spec: RunSpec, site: Site, made: JobRequest) -> tuple[str, ...]:

@@ -88,6 +88,7 @@ REFUSALS = (
     "unreadable",
     "unwritable",
     "transfer_failed",
+    "disk_full",
 )
 
 _REPLY_HEAD_BYTES = 128

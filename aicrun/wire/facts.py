@@ -95,7 +95,12 @@ class Cards:
 
 @lean.dataclass(frozen=True)
 class Disk:
-    """The volume that holds `path` (or its nearest existing parent); `filled`: it is a folder that holds something."""
+    """The volume that holds `path` (or its nearest existing parent); `filled`: it is a folder that holds something.
+
+    `total_inodes` is 0 where the file system counts none; `free_inodes` says nothing then. `volume` is the same for
+    all paths on one file system, empty where that cannot be told. `owner` and `owner_home` are there for an agent of
+    root where the folder belongs to another account.
+    """
 
     path: str
     free_bytes: int
@@ -104,6 +109,10 @@ class Disk:
     filesystem: str = ""
     writable: bool = True
     filled: bool = False
+    total_inodes: int = 0
+    volume: str = ""
+    owner: str = ""
+    owner_home: str = ""
 
 
 @lean.dataclass(frozen=True)

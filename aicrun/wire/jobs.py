@@ -10,6 +10,7 @@ from aicrun.wire import lean
 from aicrun.wire.fetch import Fetch as Fetch
 from aicrun.wire.launched import Launched
 from aicrun.wire.names import SCHEMA as SCHEMA
+from aicrun.wire.room import Room
 from aicrun.wire.seen import Checkpoints, Event, InLine
 from aicrun.wire.source import Source as Source
 
@@ -116,7 +117,7 @@ class JobRequest:
     `left_out` are machines that a person left out although they may hold another copy of the run.
     `preflight` is empty for none, `auto` (where torch is installed), `cuda`, `rocm`, or `run:` and a command.
     `inputs` are files and folders of the host by name, which the command reads and nobody changes; `fetches` are those
-    of them that are brought there first.
+    of them that are brought there first. `room` is what the host looks for on its disks before it takes the job.
     """
 
     job_id: str
@@ -158,6 +159,7 @@ class JobRequest:
     preflight: str = ""
     inputs: Dict[str, str] = lean.field(default_factory=dict)
     fetches: Tuple[Fetch, ...] = ()
+    room: Tuple[Room, ...] = ()
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
@@ -233,7 +235,8 @@ class StepExit:
 
     `stop_sent` and `timed_out` are True only when our signal was really sent to a live tree. `oom_kill` only on the
     kernel's own count; `oom_suspected`: some process was killed for memory, this one was not, or it cannot be told;
-    `oom_shared`: perhaps one that is not of the run, for others are in the group that counts.
+    `oom_shared`: perhaps one that is not of the run, for others are in the group that counts. `refused` is the token
+    of what stood in the way of a `spawn_error`, where there is one.
     """
 
     step: str
@@ -249,6 +252,7 @@ class StepExit:
     schema: int = SCHEMA
     oom_suspected: bool = False
     oom_shared: bool = False
+    refused: str = ""
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 

@@ -199,6 +199,8 @@ def reason_of(step: str, end: StepExit) -> str:
     """The token of `REASONS` for a step that did not end well."""
     if step == "preflight":
         return "preflight_failed"
+    if end.refused == "disk_full":
+        return end.refused
     if step == "setup" or end.spawn_error:
         return SETUP_CODES.get(end.code or 0, "setup_failed")
     if end.timed_out:

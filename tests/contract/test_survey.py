@@ -16,7 +16,15 @@ def test_a_survey_tells_the_host(backend: AgentBackend, account: Account) -> Non
     assert found.hostname == os.uname().nodename
     assert found.agent_digest == build().digest
     assert found.home == str(account.home)
-    assert [(disk.path, disk.filled) for disk in found.disks] == [("~/a/b", False), ("/", True)]
+    # Where its records lie is looked at too, whatever a client asks for.
+    assert [(disk.path, disk.filled) for disk in found.disks] == [
+        ("~/a/b", False),
+        ("/", True),
+        (found.state_root, True),
+    ]
+    home, state = os.stat(account.home), os.statvfs(account.home)
+    assert (found.disks[0].volume, found.disks[0].total_inodes) == (f"{home.st_dev:x}", state.f_files)
+    assert found.disks[0].volume == found.disks[2].volume
     assert found.pythons[0].version == found.python
     assert found.state_root.startswith(str(account.home / ".local/state/aicrun"))
     assert (found.jobs, found.measured, found.envs_ready, found.active_jobs) == ((), (), (), 0)

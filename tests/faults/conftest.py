@@ -68,6 +68,19 @@ def few_inodes(rig: Rig, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def work_disk(rig: Rig) -> Iterator[Path]:
+    """A disk of 8 MiB and 200 files for the workspaces of a rig; its state folder lies elsewhere."""
+    work = rig.home / "work"
+    work.mkdir()
+    order = ["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=200", "tmpfs", work]
+    if subprocess.run(order, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield work
+    rig.close()
+    until(lambda: subprocess.run(["umount", work], capture_output=True, check=False).returncode == 0)
+
+
+@pytest.fixture
 def freezer() -> Iterator[Freezer]:
     """A group whose processes SIGKILL does not end while it is frozen."""
     if not can_freeze():

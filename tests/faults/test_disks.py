@@ -15,7 +15,8 @@ from support import until
 
 from aicrun.wire import names
 from aicrun.wire.codec import to_json
-from aicrun.wire.jobs import Upload
+from aicrun.wire.jobs import Setup, Upload
+from aicrun.wire.room import Room
 from aicrun.wire.status import Status, status_of
 
 WAITS = "while [ ! -e go ]; do sleep 0.05; done; exit 7"
@@ -208,3 +209,61 @@ def test_a_run_that_filled_the_disk_is_stopped_though_it_is_full(rig: Rig, small
     standing = status_of(rig.ended(job, 40))
     assert (standing.status, standing.signal) == (Status.STOPPED, signal.SIGTERM)
     assert not lives(main)
+
+
+MIB = 1 << 20
+
+
+def rooms(work: Path, *sizes: int, files: int = 0) -> tuple[Room, ...]:
+    return tuple(Room(f"part {place}", str(work / f"part{place}"), size, files) for place, size in enumerate(sizes))
+
+
+def test_a_disk_that_filled_after_the_plan_refuses_the_start_with_the_sum_and_leaves_nothing(
+    rig: Rig, work_disk: Path
+) -> None:
+    (work_disk / "since").write_bytes(b"x" * 3 * MIB)
+    with pytest.raises(Refusal) as caught:
+        rig.start("big-run", "touch ran", room=rooms(work_disk, 3 * MIB, 3 * MIB))
+    assert caught.value.token == "disk_full"
+    assert "5.0 MiB free, 6.0 MiB needed" in str(caught.value)
+    assert "3.0 MiB for part 0, 3.0 MiB for part 1" in str(caught.value)
+    assert [one["job_id"] for one in rig.call("jobs")["reports"]] == []
+    assert not (work_disk / "big-run").exists()
+    # Apart from each other each has enough, and what is on another disk does not count here.
+    elsewhere = Room("the rest", str(rig.home / "else"), 3 * MIB)
+    job = rig.start("big-run", "exit 7", room=(*rooms(work_disk, 3 * MIB), elsewhere))
+    assert status_of(rig.ended(job)).code == 7
+
+
+def test_few_inodes_refuse_the_start_with_both_numbers(rig: Rig, work_disk: Path) -> None:
+    with pytest.raises(Refusal, match=r"free inodes, 150 needed") as caught:
+        for number in range(100):
+            (work_disk / str(number)).touch()
+        rig.start("many-run", "touch ran", room=rooms(work_disk, MIB, files=150))
+    assert caught.value.token == "disk_full"
+    job = rig.start("many-run", "exit 7", room=rooms(work_disk, MIB, files=50))
+    assert status_of(rig.ended(job)).code == 7
+
+
+def test_an_environment_that_stands_by_now_needs_no_room(rig: Rig, work_disk: Path) -> None:
+    wanted = Room("the environment", str(work_disk), 60 * MIB, 0, "cafe")
+    with pytest.raises(Refusal, match=r"60\.0 MiB needed"):
+        rig.start("env-run", "touch ran", room=(wanted,))
+    (work_disk / "cafe").mkdir()
+    (work_disk / "cafe/complete").write_text('{"schema": 1, "key": "cafe"}')
+    job = rig.start("env-run", "exit 7", room=(wanted,))
+    assert status_of(rig.ended(job)).code == 7
+
+
+def test_a_disk_that_filled_while_a_run_was_set_up_fails_it_before_its_command(rig: Rig, work_disk: Path) -> None:
+    """As in a line of a day: what would die at its first write does not begin, and says why."""
+    held = "while [ ! -e %s ]; do sleep 0.05; done" % (rig.home / "go")
+    job = rig.start("late-run", "touch %s" % (rig.home / "ran"), setup=Setup(run=(held,)))
+    rig.running(job, "setup")
+    fill(work_disk)
+    (rig.home / "go").touch()
+    standing = status_of(rig.ended(job, 40))
+    assert (standing.status, standing.reason) == (Status.FAILED, "disk_full")
+    assert "0.0 MiB free" in standing.why
+    assert str(work_disk) in standing.why
+    assert not (rig.home / "ran").exists()

@@ -241,13 +241,14 @@ def test_the_volumes_of_all_runs_are_asked_for_once() -> None:
     upload = UploadSpec("file:/kept/${run.id}", "file", "copy")
     runs = [spec(f"r{n}", checkpoints=CheckpointSpec("/ck/${run.name}", upload)) for n in range(2)]
     asked = paths_to_ask(runs, machine("lab"))
-    assert asked == ("/ck/r0", "/ck/r1", "/data", "/kept/", "~/aic-jobs")
+    assert asked == ("/ck/r0", "/ck/r1", "/data", "/data/aicrun", "/kept/", "~/aic-jobs")
 
 
 def test_a_volume_that_has_no_name_on_a_machine_is_not_asked_for() -> None:
     one = spec("digits", machine=Selector(disk=DiskDemand("${machine.data}/x", 1)))
-    assert paths_to_ask((one,), machine("lab", data="")) == ("~/aic-jobs",)
-    assert paths_to_ask((one,), machine("lab", data="~/d")) == ("~/aic-jobs", "~/d", "~/d/x")
+    assert paths_to_ask((one,), machine("lab", data="")) == ("~/.cache", "~/.local/share/aicrun", "~/aic-jobs")
+    below = ("~/aic-jobs", "~/d", "~/d/aicrun", "~/d/x")
+    assert paths_to_ask((one,), machine("lab", data="~/d")) == below
 
 
 def test_a_disk_in_the_home_is_recognised_in_the_reading() -> None:
@@ -270,6 +271,7 @@ def test_cache_folders_that_cannot_serve_are_a_warning() -> None:
     assert no == "HF_HOME is cache/hf, no absolute path: each program would make its own in its folder"
     assert other == "TORCH_HOME is /big/torch, which cannot be written on lab"
     entry = machine("lab", env={"HF_HOME": "/shared/hf"})
-    assert paths_to_ask((odd,), entry) == ("/big/torch", "/data", "/shared/hf", "~/aic-jobs")
+    below = ("/data", "/data/aicrun")
+    assert paths_to_ask((odd,), entry) == ("/big/torch", *below, "/shared/hf", "~/aic-jobs")
     assert "/shared/hf" in planned(wish(spec()), entry, disks=(disk("/shared/hf", 1, writable=False),)).warnings[0]
     assert planned(wish(spec()), disks=(disk("/data", 100),)).warnings == ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.plan.test_laws import fleets, wishes
-from unit.plan.worlds import answered, card, demand, fleet, machine, spec
+from unit.plan.worlds import answered, card, demand, fleet, machine, spec, wish
 
 from aicrun.plan.admit import Need
 from aicrun.plan.fit import verdicts
@@ -36,7 +36,7 @@ def test_each_verdict_is_the_one_of_the_machine_alone(view: Fleet, wanted: tuple
     many = with_twins(view)
     kinds = Kinds(many)
     for one in wanted:
-        assert kinds.verdicts(Need(one.spec)) == verdicts(many, Need(one.spec))
+        assert kinds.verdicts(Need(one)) == verdicts(many, Need(one))
 
 
 @given(st.sampled_from(("names", "uuid", "only_on", "kept", "keep_free", "path")))
@@ -49,14 +49,14 @@ def test_who_is_named_is_told_apart(what: str) -> None:
     asked = demand(20, uuid="GPU-2" if what == "uuid" else "")
     selector = Selector(gpu=asked, names=("attic",) if what == "names" else ())
     more = {"workspace": "/srv/${machine.name}"} if what == "path" else {}
-    need = Need(spec("run", machine=selector, **more), only_on="attic" if what == "only_on" else "")
+    need = Need(wish(spec("run", machine=selector, **more)), only_on="attic" if what == "only_on" else "")
     many = fleet(first, second)
     assert Kinds(many).verdicts(need) == verdicts(many, need)
 
 
 def test_a_machine_that_lacks_what_another_has_is_no_twin_of_it() -> None:
     """The environment that a spec names is a program that was looked for on each."""
-    need = Need(spec("run", setup=SetupSpec(venv="/opt/venv")))
+    need = Need(wish(spec("run", setup=SetupSpec(venv="/opt/venv"))))
     there, lacking = (Program("/opt/venv/bin/python", "", place) for place in ("/opt/venv/bin/python", ""))
     both = fleet(answered("a", programs=(lacking,)), answered("b", programs=(there,)))
     assert [one.fits for one in Kinds(both).verdicts(need)] == [False, True]
@@ -66,14 +66,14 @@ def test_a_machine_that_lacks_what_another_has_is_no_twin_of_it() -> None:
 def test_a_card_without_an_identity_is_no_twin_of_one_that_has_it() -> None:
     bare = answered("attic", (card(0, "RTX A6000", 48, uuid=""),))
     many = fleet(answered("lab", (card(0, "RTX A6000", 48),)), bare)
-    need = Need(spec("run", machine=Selector(gpu=demand(20))))
+    need = Need(wish(spec("run", machine=Selector(gpu=demand(20)))))
     found = Kinds(many).verdicts(need)
     assert found == verdicts(many, need)
     assert [bool(one.unknown) for one in found] == [False, True]
 
 
 def test_every_fact_of_a_reading_makes_a_kind_unless_it_is_a_name_or_is_never_judged() -> None:
-    need = Need(spec("run", machine=Selector(gpu=demand(20))))
+    need = Need(wish(spec("run", machine=Selector(gpu=demand(20)))))
     lab = answered("lab", (card(0, "RTX A6000", 48),))
     assert isinstance(lab.reading, HostReading)
     drained = replace(lab.reading and twin(lab, 1), reading=with_facts(lab.reading, active_jobs=99))

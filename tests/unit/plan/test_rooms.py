@@ -77,7 +77,7 @@ def test_a_checkpoint_folder_that_holds_something_is_told_where_a_run_begins_fro
 def test_the_folders_of_many_runs_do_not_crowd_out_the_volumes() -> None:
     runs = [spec(f"run-{number:03}", checkpoints=CheckpointSpec("out")) for number in range(200)]
     asked = paths_to_ask(runs, machine("lab"))
-    assert len(asked) == OWN_MOST + 2
+    assert len(asked) == OWN_MOST + 3
     assert {"/data", "~/aic-jobs", "~/aic-jobs/run-000/out"} <= set(asked)
 
 

@@ -112,7 +112,7 @@ def reading(name: str, cards: tuple[Card, ...] | Cards = (), **more: Any) -> Hos
 
 def disk(path: str, free_gib: float, total_gib: float = 2048, **more: Any) -> Disk:
     """A volume with room."""
-    facts: dict[str, Any] = {"free_inodes": 10_000_000, "filesystem": "ext4", **more}
+    facts: dict[str, Any] = {"free_inodes": 10_000_000, "total_inodes": 20_000_000, "filesystem": "ext4", **more}
     return Disk(path, round(free_gib * GIB**3), round(total_gib * GIB**3), **facts)
 
 
