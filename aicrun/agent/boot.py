@@ -35,13 +35,14 @@ def main(arguments):
 def _play(arguments):
     # type: (List[str]) -> int
     role, rest = (arguments or [""])[0], arguments[1:]
-    # Nothing that is imported is garbage: looking for it costs a tenth of a start.
+    # Nothing that is imported is garbage: looking for it costs a tenth of a start, and milliseconds again and again.
     gc.disable()
     if role == "serve" and not rest:
         from aicrun.agent import serve
 
         return serve.main()
     play = _of_a_job(role) if len(rest) == 1 else None
+    gc.freeze()
     gc.enable()
     if play is not None:
         return play(rest[0])

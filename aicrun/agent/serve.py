@@ -110,8 +110,9 @@ def _converse(source: IO[bytes], replies: IO[bytes]) -> Optional[Home]:
                 return home
             answer, data, home = _answer(home, call, body, payload)
             write_reply(replies, marker, answer, data)
-            if call != "hello":
+            if call != "hello" and not gc.isenabled():
                 # The room of the first question is loaded: from here on a process that lives long must not grow.
+                gc.freeze()
                 gc.enable()
     except (ConnectionEnded, BrokenPipeError):
         return home

@@ -152,15 +152,19 @@ class AgentBackend:
 
     def _told(self, link: AgentLink, body: dict[str, Any]) -> Iterator[tuple[LogSlice, bool]]:
         """Slice after slice, for ever; so many are asked for beforehand that no answer waits for its question."""
-        step = ""
-        while not step:
+        while True:
             found, has_ended = self._slice(*link.call("log", dict(body, wait_s=FOLLOW_WAIT_S)))
             # Where nothing has begun the question stays; else it is that step and attempt to the end: a retry is
             # followed by whoever wants it.
-            step = found.step
+            if found.step:
+                break
             yield found, has_ended
         on = {"go_on": True, "limit": FOLLOW_CAP_BYTES, "wait_s": FOLLOW_WAIT_S}
-        for answer, data in link.answers_ahead("log", itertools.repeat((on, b"")), SLICES_AHEAD):
+        more = link.answers_ahead("log", itertools.repeat((on, b"")), SLICES_AHEAD, is_told=True)
+        # What follows is asked for before anybody takes the time to read.
+        next(more)
+        yield found, has_ended
+        for answer, data in more:
             yield self._slice(answer, data)
 
     def stop(self, job_id: str, by: str, grace_s: int | None) -> JobReport:

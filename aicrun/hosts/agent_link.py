@@ -138,18 +138,29 @@ class AgentLink:
         return (payload for _, payload in self.answers_ahead(name, requests, ahead, deadline_s))
 
     def answers_ahead(
-        self, name: str, requests: Iterable[tuple[dict[str, Any], bytes]], ahead: int, deadline_s: float = DEADLINE_S
+        self,
+        name: str,
+        requests: Iterable[tuple[dict[str, Any], bytes]],
+        ahead: int,
+        deadline_s: float = DEADLINE_S,
+        is_told: bool = False,
     ) -> Iterator[tuple[Any, bytes]]:
         """Several calls' answers in their order, `ahead` of them asked for beforehand; raises at a refusal.
 
         Its answers must fit into what the connection holds, or both sides wait for each other: small requests for
-        large answers, or the other way round. `deadline_s` is for each answer.
+        large answers, or the other way round. `deadline_s` is for each answer. `is_told`: an empty one comes before
+        them, once all that is asked for beforehand is on its way.
         """
         waiting = 0
         with self._lock, self._speaking(deadline_s) as (channel, watch):
             for body, payload in requests:
                 write_request(channel.stdin, name, body, payload)
                 waiting += 1
+                if is_told and waiting == ahead:
+                    watch.hold()
+                    yield {}, b""
+                    watch.restart()
+                    is_told = False
                 if waiting > ahead:
                     yield self._next(channel, watch)
                     watch.restart()

@@ -14,19 +14,26 @@ from typing import Any, Protocol
 
 # In the time after which is asked.
 _LOOKS_EACH = 8
+_AHEAD_BYTES = 64 * 1024
 
 
 class _Heard:
-    """A socket that notes when something came through it last, by the monotonic clock."""
+    """A socket that notes when something came through it last, by the monotonic clock, and reads ahead.
+
+    A packet is asked for as its head and its rest: two calls of the kernel, each behind a wait, where one does.
+    """
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
+        self._ahead = memoryview(b"")
         self.heard_at = time.monotonic()
 
     def recv(self, most: int) -> bytes:
         """What has come, at most that many bytes."""
-        data: bytes = self._sock.recv(most)
-        self.heard_at = time.monotonic()
+        if not self._ahead:
+            self._ahead = memoryview(self._sock.recv(max(most, _AHEAD_BYTES)))
+            self.heard_at = time.monotonic()
+        data, self._ahead = bytes(self._ahead[:most]), self._ahead[most:]
         return data
 
     def __getattr__(self, name: str) -> Any:
