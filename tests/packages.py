@@ -46,9 +46,14 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
 RESET = -1
 
 
+def kept_folder() -> Path:
+    """Where tests keep what is dear to make, between sessions."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "aicrun-tests"
+
+
 def pinned_uv() -> Path:
     """The pinned uv of this platform, fetched once and kept between sessions."""
-    kept = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "aicrun-tests"
+    kept = kept_folder()
     words = {"system": "Linux", "machine": os.uname().machine, "libc": "glibc"}
     return Path(fetch_uv(str(kept), env=os.environ, **words))
 

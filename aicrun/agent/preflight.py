@@ -7,13 +7,14 @@ wrong is said in the step's log, with driver, CUDA and torch side by side. It mu
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from aicrun.agent import later
 from aicrun.agent.card_check import SEEN, Seen
 from aicrun.agent.environment import environment
 from aicrun.agent.programs import OWN_VARIABLES
 from aicrun.agent.records import Unreadable, read_record
+from aicrun.agent.torch_verdict import verdict, versions
 from aicrun.wire import names
 from aicrun.wire.jobs import JobRequest
 
@@ -45,6 +46,8 @@ else:
             torch.cuda.init()
             for number in range(torch.cuda.device_count()):
                 told["names"].append(torch.cuda.get_device_name(number))
+                told["card"] = "sm_%d%d" % torch.cuda.get_device_capability(number)
+                told["made_for"] = torch.cuda.get_arch_list()
                 torch.ones(2, device="cuda:%d" % number).sum().item()
         except Exception as error:
             told["error"] = "%s: %s" % (type(error).__name__, error)
@@ -71,7 +74,7 @@ def main(job_folder: str) -> int:
     told = _asked(python, env)
     if isinstance(told, str):
         return _failed([told])
-    wrong = verdict(request.preflight, told, seen)
+    wrong = verdict(request.preflight, told, seen, request.setup)
     _say(versions(told, seen))
     if wrong:
         return _failed(wrong)
@@ -80,61 +83,6 @@ def main(job_folder: str) -> int:
     else:
         _say("torch sees the run's %d: %s" % (len(told["names"]), ", ".join(told["names"])))
     return 0
-
-
-def verdict(kind: str, told: Mapping[str, Any], seen: Seen) -> List[str]:
-    """What is wrong and what most likely mends it, one line each; empty when all is well. Pure.
-
-    `kind` is `auto` (only where torch is installed), `cuda` or `rocm`; `told` is what the probe printed.
-    """
-    if told["absent"]:
-        return [] if kind == "auto" else ["torch is not in this environment", "mend: add it to what setup installs"]
-    if "torch" not in told:
-        return [str(told["error"]), "mend: look at the versions of what setup installs"]
-    built = str(told["hip"] if kind == "rocm" else told["cuda"])
-    if not built:
-        wanted, backend = ("ROCm", "rocm6.3") if kind == "rocm" else ("CUDA", _backend(seen.cuda) or "auto")
-        return ["torch %s is built without %s" % (told["torch"], wanted), "mend: setup.torch_backend: %s" % backend]
-    if told["error"]:
-        return [str(told["error"])] + _newer_than_driver(built, seen)
-    there = list(told["names"])
-    if seen.models and len(there) != len(seen.models):
-        lines = ["torch sees %d, the run holds %d" % (len(there), len(seen.models))] + _newer_than_driver(built, seen)
-        return lines + ["see whether the command's environment sets CUDA_VISIBLE_DEVICES: aicrun inspect RUN --env"]
-    for number, (name, model) in enumerate(zip(there, seen.models)):
-        if model and _plain(name) != _plain(model):
-            return ["torch's device %d is a %s, the run holds a %s there" % (number, name, model)]
-    return [] if there else ["torch sees no card"] + _newer_than_driver(built, seen)
-
-
-def versions(told: Mapping[str, Any], seen: Seen) -> str:
-    """Driver, CUDA and torch side by side."""
-    driver = "driver %s (CUDA up to %s)" % (seen.driver or "unknown", seen.cuda or "unknown")
-    torch = "no torch"
-    if "torch" in told:
-        build = "CUDA %s" % told["cuda"] if told["cuda"] else "ROCm %s" % told["hip"] if told["hip"] else "processors"
-        torch = "torch %s for %s" % (told["torch"], build)
-    return "%s, %s, python %s" % (driver, torch, told["python"])
-
-
-def _newer_than_driver(built: str, seen: Seen) -> List[str]:
-    backend = _backend(seen.cuda)
-    if not backend or _number(built) <= _number(seen.cuda):
-        return []
-    what = "torch is built for CUDA %s, driver %s offers up to %s" % (built, seen.driver or "of this host", seen.cuda)
-    return [what, "mend: setup.torch_backend: auto or %s, or a newer driver" % backend]
-
-
-def _backend(cuda: str) -> str:
-    return "cu" + cuda.replace(".", "") if cuda else ""
-
-
-def _number(version: str) -> Tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-
-
-def _plain(model: str) -> str:
-    return " ".join(model.casefold().replace("nvidia", "").split())
 
 
 def _seen(text: str) -> Seen:

@@ -29,6 +29,10 @@ class cuda:
         return len(cuda.names)
     def get_device_name(number):
         return cuda.names[number]
+    def get_device_capability(number):
+        return 8, 6
+    def get_arch_list():
+        return ["sm_86"]
 def ones(size, device):
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0", os.environ["CUDA_VISIBLE_DEVICES"]
     return type("Tensor", (), {"sum": lambda self: self, "item": lambda self: 2.0})()
@@ -72,7 +76,7 @@ def test_torch_that_sees_the_cards_of_the_run_trains(box: Project) -> None:
     [
         ("TORCH_SEES: NVIDIA RTX 3090", "the run holds a NVIDIA RTX A6000 there"),
         ('TORCH_SEES: ""', "torch sees 0, the run holds 1"),
-        ("TORCH_FAILS: driver too old, TORCH_CUDA: '13.0'", "mend: setup.torch_backend: auto or cu128"),
+        ("TORCH_FAILS: driver too old, TORCH_CUDA: '13.0'", "mend: setup.torch_backend: cu128, or a newer driver"),
     ],
 )
 def test_torch_that_does_not_trains_nothing_and_the_card_is_free_again(box: Project, env: str, words: str) -> None:
