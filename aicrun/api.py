@@ -327,6 +327,11 @@ def environment(session: Session, found: Found) -> dict[str, str]:
     return session.backend(found.machine).environment(found.report.job_id)
 
 
+def source_diff(session: Session, found: Found) -> bytes | None:
+    """What the job's source differed in from its commit, as `git apply` takes it; None where nothing was kept."""
+    return session.backend(found.machine).source_diff(found.report.job_id)
+
+
 def reached(session: Session, found: Found) -> Reached | None:
     """Where the way to a job's machine led; None for this machine."""
     return session.backend(found.machine).reached()

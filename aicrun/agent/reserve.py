@@ -9,7 +9,20 @@ import shutil
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import brought, decide, disk_room, drain_marks, drains, hooks, jobs, keepers, launch, store, vault
+from aicrun.agent import (
+    brought,
+    decide,
+    disk_room,
+    drain_marks,
+    drains,
+    hooks,
+    jobs,
+    keepers,
+    launch,
+    source_diff,
+    store,
+    vault,
+)
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.process import boot_identity
@@ -37,12 +50,13 @@ _NEW = ".new-"
 def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{request, confirm, secrets} -> {answer, report, reason}: `ok`, `busy` (with the record in the way) or `no`.
 
-    With `confirm` the decision `go` is written in the same step; `secrets` are as `vault.taken` says. Raises `Refused`:
+    With `confirm` the decision `go` is written in the same step; `secrets` are as `vault.taken` says. The payload is
+    what the source differs in from its commit. Raises `Refused`:
     invalid_request, secret_refused, newer_record, state_unusable, store_incomplete, too_many_jobs, drained,
     disk_full, start_failed.
     """
     request = _request(body)
-    secrets = vault.taken(body)
+    secrets, diff = vault.taken(body), source_diff.taken(payload)
     confirm = body.get("confirm") is True
     _check_store(home, request)
     with home.host_lock():
@@ -56,7 +70,7 @@ def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         _check_room(home, request)
         disk_room.check(request)
         try:
-            _make(home, request, secrets)
+            _make(home, request, secrets, diff)
         except OSError:
             # A full disk: nothing half made may stay, and the caller is told what the system said.
             _clear_half_made(home, request.job_id)
@@ -193,7 +207,7 @@ def _waits(home: Home, job_id: str) -> bool:
     return said is not None and not said.granted
 
 
-def _make(home: Home, request: JobRequest, secrets: vault.Secrets) -> None:
+def _make(home: Home, request: JobRequest, secrets: vault.Secrets, diff: bytes) -> None:
     """Job folder first, record second: a job exists when its record does, and then it has its folder."""
     hooks.reached("reserve.begin")
     _clear_half_made(home, request.job_id)
@@ -212,6 +226,7 @@ def _make(home: Home, request: JobRequest, secrets: vault.Secrets) -> None:
     record_dir = os.path.join(run_dir, _NEW + request.job_id)
     os.mkdir(record_dir, 0o700)
     write_record(os.path.join(record_dir, names.RECORD), _record(home, request))
+    source_diff.put(record_dir, diff, secrets.values())
     keep_room(os.path.join(record_dir, names.DECISION))
     os.rename(record_dir, home.record_dir(request.run, request.job_id))
     sync_folder(run_dir)

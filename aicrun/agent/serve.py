@@ -46,6 +46,7 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "jobs": ("jobs", "jobs"),
     "job": ("jobs", "job"),
     "environment": ("jobs", "environment"),
+    "source_diff": ("source_diff", "read"),
     "wait": ("jobs", "wait"),
     "log": ("logs", "log"),
     "stop": ("stop", "stop"),

@@ -64,13 +64,16 @@ def _status(text: str) -> str:
 @click.command("inspect", epilog="Example: aicrun inspect sft-run --env")
 @click.argument("run")
 @click.option("--env", "with_env", is_flag=True, help="Also the job's environment; secrets by name only.")
+@click.option("--diff", "with_diff", is_flag=True, help="Only what its source differed in from its commit.")
 @with_machines
 @with_json
 @click.pass_obj
-def inspect_command(screen: Screen, run: str, with_env: bool, machines: str) -> int:
+def inspect_command(screen: Screen, run: str, with_env: bool, with_diff: bool, machines: str) -> int:
     """Everything about one run, as YAML. RUN is a name, an id, four or more of its digits, or NAME@MACHINE."""
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
+        if with_diff:
+            return _diff(screen, found, api.source_diff(session, found))
         env = api.environment(session, found) if with_env else None
         reached = api.reached(session, found)
     screen.out(inspect_lines(found, env, reached))
@@ -78,6 +81,29 @@ def inspect_command(screen: Screen, run: str, with_env: bool, machines: str) -> 
         more = {"reached": None if reached is None else api.as_json(reached), **({} if env is None else {"env": env})}
         screen.document("inspect", {**api.document_of(found), **more})
     return Exit.DONE
+
+
+def _diff(screen: Screen, found: api.Found, text: bytes | None) -> int:
+    """The text alone, so that `git apply` takes it; why there is none is said beside it."""
+    if screen.json:
+        shown = None if text is None else text.decode("utf-8", "replace")
+        screen.document("inspect", {"run": found.report.run, "job": found.report.job_id, "diff": shown})
+    elif text is None:
+        screen.err([_no_diff(found)])
+    else:
+        printer = _Printer(screen, False)
+        printer.write(text)
+        printer.end()
+    return Exit.DONE
+
+
+def _no_diff(found: api.Found) -> str:
+    source, run = found.report.source, found.report.run
+    if source is None:
+        return f"{run} has no source of its own"
+    if source.git or (source.commit and not source.dirty):
+        return f"the source of {run} is commit {source.commit[:12]} as it is"
+    return f"nothing is kept of what differed: {run} has {source.files} files, tree {source.tree[:12]}"
 
 
 @click.command("logs", epilog="Example: aicrun logs -f sft-run")

@@ -78,10 +78,12 @@ class AgentBackend:
         """Send files to the store, several ahead of their answers; many bytes on a connection of their own."""
         send(self._link, lambda: AgentLink(self._transport.bulk(), self._bundle), contents)
 
-    def reserve(self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None) -> Reserved:
+    def reserve(
+        self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None, diff: bytes = b""
+    ) -> Reserved:
         """Make the job's record and its keeper; never sent twice by itself."""
         more = {"secrets": dict(secrets)} if secrets else {}
-        answer = self._call("reserve", request=to_json(request), confirm=confirm, **more)
+        answer = self._call("reserve", diff, request=to_json(request), confirm=confirm, **more)
         report = answer.get("report")
         found = None if report is None else self._record(JobReport, report)
         return Reserved(str(answer.get("answer")), found, str(answer.get("reason") or ""))
@@ -121,6 +123,11 @@ class AgentBackend:
     def environment(self, job_id: str) -> dict[str, str]:
         """What the job's command found in its environment; empty when it never started."""
         return {str(name): str(value) for name, value in self._call("environment", job_id=job_id)["env"].items()}
+
+    def source_diff(self, job_id: str) -> bytes | None:
+        """What the source differs in from its commit; None where nothing was kept."""
+        answer, text = self._link.call("source_diff", {"job_id": job_id})
+        return text if answer.get("kept") else None
 
     def wait(self, job_id: str, known: str, timeout_s: float) -> JobReport:
         """The report when its status differs from `known`, or after `timeout_s`."""
@@ -317,8 +324,8 @@ class AgentBackend:
             self._files.close()
         self._transport.close()
 
-    def _call(self, name: str, **body: Any) -> dict[str, Any]:
-        answer, _ = self._link.call(name, body)
+    def _call(self, name: str, payload: bytes = b"", /, **body: Any) -> dict[str, Any]:
+        answer, _ = self._link.call(name, body, payload)
         if not isinstance(answer, dict):
             raise self._nonsense(f"{name} answered no object")
         return answer
@@ -376,15 +383,8 @@ class AgentBackend:
 
 
 def _log_body(job_id: str, step: str, offset: int | None, limit: int, tail_lines: int, attempt: int) -> dict[str, Any]:
-    return {
-        "job_id": job_id,
-        "step": step,
-        "offset": offset,
-        "limit": limit,
-        "tail_lines": tail_lines,
-        "attempt": attempt,
-        "wait_s": 0,
-    }
+    about = {"job_id": job_id, "step": step, "offset": offset, "limit": limit}
+    return {**about, "tail_lines": tail_lines, "attempt": attempt, "wait_s": 0}
 
 
 def _clock(there: Any, before: float, after: float) -> tuple[dict[str, str], ...]:

@@ -196,10 +196,13 @@ class Backend(Protocol):
         """
         ...
 
-    def reserve(self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None) -> Reserved:
+    def reserve(
+        self, request: JobRequest, confirm: bool, secrets: Mapping[str, Any] | None = None, diff: bytes = b""
+    ) -> Reserved:
         """Make the job's record and its keeper; with `confirm` decide `go` in the same step (one-machine rule).
 
         `secrets` are {NAME: value} or {NAME: {value | file, for}}: there until the job's keeper ends, in no record.
+        `diff` is what the source differs in from its commit, at most `DIFF_CAP_BYTES`.
         """
         ...
 
@@ -235,6 +238,10 @@ class Backend(Protocol):
 
     def environment(self, job_id: str) -> dict[str, str]:
         """What the job's command found in its environment; empty when it never started."""
+        ...
+
+    def source_diff(self, job_id: str) -> bytes | None:
+        """What the job's source differs in from its commit; None where that was not kept."""
         ...
 
     def wait(self, job_id: str, known: str, timeout_s: float) -> JobReport:

@@ -19,6 +19,7 @@ from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.patience import Patience
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.snapshot import Snapshot, contents
+from aicrun.lifecycle.source_diff import diff_of
 from aicrun.lifecycle.start import Start, Started, start
 from aicrun.lifecycle.stop import until_stopped
 from aicrun.lifecycle.upload import upload
@@ -48,11 +49,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What a start brings along: the source of the run, if it has one, its inputs by name, its secrets' values."""
+    """What a start brings along: the source of the run, if it has one, its inputs by name, its secrets' values.
+
+    `diff` is what the source differs in from its commit.
+    """
 
     snapshot: Snapshot | None
     secrets: Mapping[str, Any] = field(default_factory=dict, repr=False)
     inputs: Mapping[str, Snapshot] = field(default_factory=dict)
+    diff: bytes = field(default=b"", repr=False)
 
 
 def refused(plan: Plan) -> tuple[RunPlan, ...]:
@@ -87,7 +92,10 @@ def check_secrets(session: Session, plan: Plan) -> None:
 
 def _brought(session: Session, item: RunPlan, snapshots: Mapping[str, Snapshot]) -> Brought:
     inputs = {key.partition("/")[2]: taken for key, taken in snapshots.items() if key.startswith(f"{item.run}/")}
-    return Brought(snapshots.get(item.run), _secrets(session, item), inputs)
+    snapshot, source = snapshots.get(item.run), item.spec.source
+    if snapshot is None or source is None or item.sign not in STARTS:
+        return Brought(snapshot, _secrets(session, item), inputs)
+    return Brought(snapshot, _secrets(session, item), inputs, diff_of(snapshot, source))
 
 
 def _secrets(session: Session, item: RunPlan) -> Mapping[str, Any]:
@@ -107,7 +115,8 @@ def _one(session: Session, plan: Plan, item: RunPlan, brought: Brought, rank: st
         _push_all(session, item, brought, tell, {one.key for one in reading.inputs_ready} if reading else set())
         if plan.options.forget and item.job is not None and status_of(item.job).status is Status.UNKNOWN:
             session.backend(item.job_machine).forget(item.job.job_id, session.by)
-        wanted = Start(session, item, rank, others, tell, _before_confirm(session, item, tell), brought.secrets)
+        before = _before_confirm(session, item, tell)
+        wanted = Start(session, item, rank, others, tell, before, brought.secrets, brought.diff)
         return _outcome(item, _with_all(wanted, brought))
     found = Found(item.machine, item.job) if item.job is not None else None
     if found is not None and item.sign is Sign.CHANGE:

@@ -38,7 +38,7 @@ def files_of(source: SourceSpec, aside: Iterable[str] = ()) -> tuple[str, ...]:
         )
     left_out = tuple(os.path.relpath(path, root) for path in aside)
     kept = (path for path in _listed(root) if not _is_below(path, left_out))
-    return tuple(sorted(_narrowed(_without_caches(root, kept), source)))
+    return tuple(sorted(path for path in _without_caches(root, kept) if is_wanted(path, source)))
 
 
 def _listed(root: str) -> Iterable[str]:
@@ -91,6 +91,12 @@ def git_words(root: str, *args: str) -> str:
 
 def _git(root: str, *args: str) -> tuple[str, ...] | str | None:
     """The NUL-parted answer, git's complaint as text, or None where there is no git."""
+    said = git_says(root, *args)
+    return tuple(os.fsdecode(part) for part in said.split(b"\0") if part) if isinstance(said, bytes) else said
+
+
+def git_says(root: str, *args: str) -> bytes | str | None:
+    """What `git ARGS` prints in `root`; its complaint as text, or None where there is no git."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env.update(GIT_OPTIONAL_LOCKS="0", LC_ALL="C")
     try:
@@ -109,7 +115,7 @@ def _git(root: str, *args: str) -> tuple[str, ...] | str | None:
     if done.returncode != 0:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         return lines[0] if lines else f"exit code {done.returncode}"
-    return tuple(os.fsdecode(part) for part in done.stdout.split(b"\0") if part)
+    return done.stdout
 
 
 def _with_nested(root: str, listed: Iterable[str]) -> Iterator[str]:
@@ -137,16 +143,16 @@ def _walked(root: str) -> Iterator[str]:
 def _without_caches(root: str, paths: Iterable[str]) -> Iterator[str]:
     wanted: dict[str, bool] = {"": True}
 
-    def is_wanted(folder: str) -> bool:
+    def is_code(folder: str) -> bool:
         if folder not in wanted:
             above, _, name = folder.rpartition("/")
             is_cache = name in CACHES or os.path.exists(os.path.join(root, folder, "pyvenv.cfg"))
-            wanted[folder] = is_wanted(above) and not is_cache
+            wanted[folder] = is_code(above) and not is_cache
         return wanted[folder]
 
     for path in paths:
         folder, _, name = path.rpartition("/")
-        if name not in CACHES and not name.endswith((".pyc", ".pyo")) and is_wanted(folder):
+        if name not in CACHES and not name.endswith((".pyc", ".pyo")) and is_code(folder):
             yield path
 
 
@@ -154,11 +160,10 @@ def _is_below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
-def _narrowed(paths: Iterable[str], source: SourceSpec) -> Iterator[str]:
-    for path in paths:
-        wanted = not source.include or any(matches(path, pattern) for pattern in source.include)
-        if wanted and not any(matches(path, pattern) for pattern in source.exclude):
-            yield path
+def is_wanted(path: str, source: SourceSpec) -> bool:
+    """Whether `include` and `exclude` of the source let the path in."""
+    wanted = not source.include or any(matches(path, pattern) for pattern in source.include)
+    return wanted and not any(matches(path, pattern) for pattern in source.exclude)
 
 
 def matches(path: str, pattern: str) -> bool:

@@ -159,6 +159,7 @@ def _target(root: str, path: str, target: str) -> str:
 
 
 def hashed(full: str) -> tuple[str, int]:
+    """(SHA-256, size) of a file that stands still; raises `PlanStale` (AIC-E650) for one that does not."""
     """(SHA-256, bytes) of a file, read again when it changed meanwhile; raises `PlanStale` when it keeps changing."""
     for _ in range(3):
         with open(full, "rb") as stream:
@@ -170,7 +171,7 @@ def hashed(full: str) -> tuple[str, int]:
             after = os.fstat(stream.fileno())
         if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size) and size == after.st_size:
             return summed.hexdigest(), size
-    raise _changing(full)
+    raise changing(full)
 
 
 def _is_plan(full: str) -> bool:
@@ -180,7 +181,8 @@ def _is_plan(full: str) -> bool:
     return False
 
 
-def _changing(full: str) -> PlanStale:
+def changing(full: str) -> PlanStale:
+    """The error for a file that is not what it was a moment ago."""
     return PlanStale(
         "AIC-E650",
         f"{full} changed while it was being read; nothing was started",

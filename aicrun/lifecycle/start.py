@@ -47,7 +47,7 @@ class Start:
 
     `before_confirm` is called once the start is settled: a replaced job is stopped there, a moved one leaves its line.
     It gets `touch`, which keeps the reservation alive, and returns the job that goes on in spite of it, if one does.
-    `secrets` go along with the reserve and nowhere else.
+    `secrets` and `diff` (what the source differs in from its commit) go along with the reserve and nowhere else.
     """
 
     session: Session
@@ -57,6 +57,7 @@ class Start:
     tell: Tell
     before_confirm: Callable[[Callable[[], None]], Started | None] | None = None
     secrets: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    diff: bytes = field(default=b"", repr=False)
 
     @property
     def machine(self) -> str:
@@ -138,7 +139,8 @@ def _request(wanted: Start) -> JobRequest:
 def _reserved(wanted: Start, request: JobRequest, alone: bool) -> Reserved:
     """What the machine answers to the reservation; `alone`: it is the confirm too, and may have started the run."""
     try:
-        return _patience(wanted, wanted.machine).ask(lambda backend: backend.reserve(request, alone, wanted.secrets))
+        brought = (wanted.secrets, wanted.diff)
+        return _patience(wanted, wanted.machine).ask(lambda backend: backend.reserve(request, alone, *brought))
     except HostUnreachable as error:
         raise (silence.not_known if alone else silence.not_started)(request, error) from error
 

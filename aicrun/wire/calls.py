@@ -63,6 +63,7 @@ CALLS = (
     "files_put",
     "store_part",
     "git_source",
+    "source_diff",
 )
 
 REFUSALS = (

@@ -22,6 +22,7 @@ SUPERVISION = "supervision.json"
 FORGOTTEN = "forgotten.json"
 UPLOAD_RESULT = "upload.json"
 UPLOAD_EXIT = "upload-exit.json"
+SOURCE_DIFF = "source.diff"
 
 # Files of a job folder, in `<jobs root>/jobs/<job id>/`; private, swept a week after the end.
 REQUEST = "request.json"
@@ -89,6 +90,8 @@ REPLY_CAP_BYTES = 256 * 1024
 # Of a slice of a log that is followed.
 FOLLOW_CAP_BYTES = 1024 * 1024
 COMMAND_CAP_BYTES = 65536
+# Of the text that tells what a source differs in from its commit.
+DIFF_CAP_BYTES = 256 * 1024
 TAIL_LINES = 200
 LOGS_KEPT_S = 7 * 86400
 LIST_DEFAULT = 20
