@@ -218,4 +218,8 @@ AIC-W214 a wrapper that hides the output or the exit code
   conda run holds back all output until the end, and releases of it ended with 0 whatever the program did. The run has
   the exit code of the command as it is written.
   | command: /opt/conda/envs/x/bin/python train.py
+AIC-W215 pip install in setup.run
+  The environment that setup builds is shared by all runs that want it, and has no pip. The pip that would be found is
+  the machine's own or conda's; it refuses, for it is told to leave its Python alone.
+  | setup: {requirements: requirements.txt, run: [make data]}
 """

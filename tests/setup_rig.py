@@ -47,7 +47,8 @@ class Site:
         """
         given: dict[str, Any] = {"packages": ("tiny",), "wheels": str(self.wheels), **fields}
         source, patience_s = given.pop("source", None), given.pop("patience_s", 60)
-        setup = Setup(key="k1", path=str(self.path), python=SYSTEM, python_version="3", **given)
+        python = given.pop("python_path", SYSTEM)
+        setup = Setup(key="k1", path=str(self.path), python=python, python_version="3", **given)
         hooks = {"AICRUN_TEST_HOOK": hook} if hook else {}
         self.started += 1
         variables = {**AT_ONCE, "UV_HTTP_TIMEOUT": str(patience_s), **hooks}

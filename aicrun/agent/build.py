@@ -159,13 +159,16 @@ class Listener:
 
 
 def is_complete(path: str, key: str) -> bool:
-    """True when the environment of `key` at `path` was finished."""
+    """True when the environment of `key` at `path` was finished, and the Python below it is there."""
     try:
         with open(os.path.join(path, MARK), "rb") as stream:
             mark = load(stream.read())
     except (OSError, ValueError):
         return False
-    return isinstance(mark, dict) and mark.get("key") == key
+    if not isinstance(mark, dict) or mark.get("key") != key:
+        return False
+    # A link to an interpreter of the host, which an upgrade may have taken away.
+    return os.path.exists(os.path.join(path, "bin", "python"))
 
 
 def ready_keys(folder: str) -> Tuple[str, ...]:

@@ -57,6 +57,9 @@ def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, 
     found.update(LANG="C.UTF-8", TMPDIR=_folder(login.get("TMPDIR", "")) or "/tmp", PYTHONUNBUFFERED="1")  # noqa: S108
     if request.setup.path:
         found["VIRTUAL_ENV"] = request.setup.path
+    if request.setup.key:
+        # An environment of ours has no pip: the next one on PATH would install into the system's or conda's Python.
+        found.setdefault("PIP_REQUIRE_VIRTUALENV", "1")
     found.update(_ours(request, attempt, found["HOME"]))
     found.update(request.env)
     token = os.path.join(found["HOME"], ".cache/huggingface/token")

@@ -79,6 +79,7 @@ def lint_findings(root: Node) -> Iterator[Finding]:
         if count is not None:
             for lint in _OF_CARDS:
                 yield from lint(command)
+    yield from _setup(root)
     yield from _env(root)
     yield from _result(root, text, has_card=count is not None)
 
@@ -153,6 +154,19 @@ def _flags(command: _Command) -> Iterator[Finding]:
             message = f'"{found.group()}" asks for more devices than the {cards_words} of the run'
             help_ = f'ask for them: gpu: {found[1]} x 20GiB, or write "$AICRUN_GPU_COUNT"'
             yield _at(command, found, "AIC-W206", message, help_)
+
+
+def _setup(root: Node) -> Iterator[Finding]:
+    run = root.at("setup", "run")
+    if run is None or run.children is None or root.at("setup", "venv") is not None:
+        return
+    for number, node in enumerate(run.elements()):
+        found = _PIP.search(node.text or "")
+        if found:
+            words = found.group().strip()
+            message = f"\"{short(words, 40)}\" in setup.run is for the machine's own Python, not the run's environment"
+            help_ = "name it in what setup installs: packages: […], or the requirements"
+            yield Finding("AIC-W215", message, part_of(node, words), ("setup", "run", number), helps=(help_,))
 
 
 def _env(root: Node) -> Iterator[Finding]:

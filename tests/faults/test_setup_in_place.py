@@ -48,6 +48,8 @@ def environment(rig: Rig, *, is_complete: bool) -> Setup:
     folder = rig.home / ".local/share/aicrun/envs/k1"
     folder.mkdir(parents=True)
     if is_complete:
+        (folder / "bin").mkdir()
+        (folder / "bin/python").symlink_to("/usr/bin/python3")
         (folder / "complete").write_text(json.dumps({"key": "k1"}))
     return Setup(key="k1", path=str(folder), python="/usr/bin/python3")
 
