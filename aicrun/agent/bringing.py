@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Tuple
 
 from aicrun.agent import brought, hooks, install_faults, later, turns
 from aicrun.agent.build import DiskFull, SetupFailed, Workshop
+from aicrun.agent.fetch_run import NoRoom
 from aicrun.agent.finding import counted
 from aicrun.agent.home import Home
 from aicrun.agent.tree import filling
@@ -32,7 +33,7 @@ def bring_all(home: Home, request: JobRequest, env: Dict[str, str]) -> Dict[str,
             is_new = _bring(home, fetch, shop)
         except OSError as error:
             if error.errno in install_faults.NO_ROOM:
-                raise full(fetch, error.strerror or "no space left") from error
+                raise full(fetch, error.strerror or "") from error
             message = "input %s: %s: %s" % (fetch.input, error.filename or fetch.folder, error.strerror)
             raise SetupFailed(message) from error
         mark = brought.known(fetch.folder, fetch.key)
@@ -41,7 +42,7 @@ def bring_all(home: Home, request: JobRequest, env: Dict[str, str]) -> Dict[str,
 
 
 def full(fetch: Fetch, why: str) -> DiskFull:
-    """The error for an input that has no room."""
+    """The error for an input that has no room; `why` in the words of whoever noticed."""
     place = os.path.dirname(fetch.folder)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -77,17 +78,46 @@ def _bring(home: Home, fetch: Fetch, shop: Workshop) -> bool:
 def _brought_now(home: Home, fetch: Fetch, shop: Workshop) -> None:
     began, growing = time.monotonic(), fetch.folder + ".part"
     mark: Dict[str, Any] = {"schema": SCHEMA, "key": fetch.key, "from": fetch.address, "scheme": fetch.scheme}
+    try:
+        mark.update(
+            _laid_out(home, fetch, growing) if fetch.scheme == brought.LOCAL else _fetched(fetch, growing, shop)
+        )
+        hooks.reached("input.brought")
+        files, size = _made_read_only(growing)
+        mark.update(files=files, bytes=size, at=time.time(), took_s=round(time.monotonic() - began, 3))
+        _finish(fetch, growing, mark)
+    except (OSError, NoRoom) as error:
+        if isinstance(error, OSError) and error.errno not in install_faults.NO_ROOM:
+            raise
+        told = full(fetch, error.strerror or "" if isinstance(error, OSError) else str(error))
+        # What of it lies there takes the room that is wanted.
+        shutil.rmtree(growing, ignore_errors=True)
+        raise told from error
+    shop.say("input %s is brought: %s" % (fetch.input, fetch.folder))
+
+
+def _laid_out(home: Home, fetch: Fetch, growing: str) -> Dict[str, Any]:
     fill = filling(home, fetch.tree, "input %s's" % fetch.input)
     # The store has it all: what a killed job left is no gain.
     shutil.rmtree(growing, ignore_errors=True)
     os.mkdir(growing, 0o700)
     fill(growing)
-    mark["tree"] = fetch.tree
-    hooks.reached("input.brought")
-    files, size = _made_read_only(growing)
-    mark.update(files=files, bytes=size, at=time.time(), took_s=round(time.monotonic() - began, 3))
-    _finish(fetch, growing, mark)
-    shop.say("input %s is brought: %s" % (fetch.input, fetch.folder))
+    return {"tree": fetch.tree}
+
+
+def _fetched(fetch: Fetch, growing: str, shop: Workshop) -> Dict[str, Any]:
+    # Imported here: what a client sends needs none of it.
+    from aicrun.agent import fetching
+
+    if os.path.isdir(growing):
+        shop.say("input %s: going on with what an earlier job has fetched" % fetch.input)
+    os.makedirs(growing, mode=0o700, exist_ok=True)
+    found = fetching.fetch(fetch, growing, shop)
+    for name in os.listdir(growing):
+        if name != fetch.name:
+            path = os.path.join(growing, name)
+            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+    return found
 
 
 def _finish(fetch: Fetch, growing: str, mark: Dict[str, Any]) -> None:

@@ -33,7 +33,10 @@ def places() -> lock_folder.Places:
 
 
 class CardHold:
-    """What stands between a job and its cards; without cards every question has the answer yes."""
+    """What stands between a job and its cards; without cards every question has the answer yes.
+
+    While it `is_paused` others may have its cards, its place in line is kept, and its time to wait does not run.
+    """
 
     def __init__(self, home: Home, request: JobRequest) -> None:
         self._request = request
@@ -45,6 +48,7 @@ class CardHold:
         self._since = time.monotonic()
         self._checked_at = 0.0
         self._first = False
+        self.is_paused = False
         self.env: Dict[str, str] = {}
         self.seen = card_check.Seen()
 
@@ -60,8 +64,8 @@ class CardHold:
         """How long to wait until the next try."""
         return FIRST_TICK_S if self._first else OTHERS_TICK_S
 
-    def stand(self) -> None:
-        """Join the line, and take the cards if they are free now.
+    def stand(self, not_yet: str = "") -> None:
+        """Join the line, and take the cards if they are free now; for `not_yet`, in words, only its place is taken.
 
         Raises `Refused`: for a job that does not wait gpu_busy (with the holder) or drained; too_many_jobs, no_lock.
         """
@@ -70,7 +74,10 @@ class CardHold:
             return
         folder = lock_folder.open_folder(places())
         tickets.clean(folder)
-        words = (request.job_id, request.run, line.WAITING, tuple(sorted(request.cards)), os.getpid(), request.priority)
+        # One that does not wait must know now whether its cards are free.
+        self.is_paused = bool(not_yet) and request.queue_wait_s > 0
+        says = line.PAUSES if self.is_paused else line.WAITING
+        words = (request.job_id, request.run, says, tuple(sorted(request.cards)), os.getpid(), request.priority)
         self._ticket = tickets.take(folder, tickets.Words(*words))
         try:
             drained = drain_marks.seen(folder)
@@ -80,6 +87,8 @@ class CardHold:
                 raise self._busy()
             if self._lease is not None and request.queue_wait_s <= 0 and not self.check():
                 raise self._busy()
+            if not_yet:
+                self.pause(not_yet)
         except Refused:
             self.release()
             raise
@@ -90,6 +99,8 @@ class CardHold:
         """Try for the cards when it is this job's turn; True once they are its. Cheap; raises `Refused` (no_lock)."""
         if self._lease is not None or self._ticket is None:
             return True
+        if self.is_paused:
+            return False
         folder, mine = self._ticket.folder, self._ticket.seen
         seen = tickets.read(folder)
         turn = line.may_try(seen, mine)
@@ -142,7 +153,7 @@ class CardHold:
             return False
         if self._mark() == "no":
             return True
-        if self._is_over() and self._lease is None:
+        if self._is_over() and self._lease is None and not self.take():
             return self._write("no", TOO_LATE) == "no"
         return False
 
@@ -155,7 +166,7 @@ class CardHold:
         return self._late() if self._is_over() and not self.env else ""
 
     def _is_over(self) -> bool:
-        return time.monotonic() - self._since > self._request.queue_wait_s
+        return not self.is_paused and time.monotonic() - self._since > self._request.queue_wait_s
 
     def _late(self) -> str:
         held = self._said.why if self._said is not None else ""
@@ -182,6 +193,7 @@ class CardHold:
             return
         # The words first, so that a ticket never says more than is held.
         self._ticket.say(line.PAUSES)
+        self.is_paused = True
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.release()
@@ -193,6 +205,7 @@ class CardHold:
         self._since = time.monotonic()
         if self._ticket is not None:
             self._ticket.say(line.WAITING)
+        self.is_paused = False
 
     def release(self) -> None:
         """Free the cards and leave the line; the words first, so that a ticket never says more than is held."""

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from aicrun.agent import build, lookup, vault
+from aicrun.agent import brought, build, lookup, vault
 from aicrun.agent.environment import environment
 from aicrun.agent.finding import counted
 from aicrun.agent.home import Home, open_home
@@ -42,7 +42,7 @@ def main(job_folder: str) -> int:
 def is_ready(request: JobRequest) -> bool:
     """True when no environment has to be built, or tried, for this job, and no other program has to bring its code."""
     setup = request.setup
-    if is_fetched(request):
+    if is_fetched(request) or brought.waits_for(request):
         return False
     return not setup.path or (bool(setup.key) and build.is_complete(setup.path, setup.key))
 
@@ -65,8 +65,7 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     tree = lay_out(home, request, _fetching(home, request, shop))
     command_folder(request)
     shop.say("working tree %s" % tree)
-    brought = _brought(home, request, shop)
-    inputs = weighed(request.inputs, shop, brought)
+    inputs = weighed(request.inputs, shop, _brought(home, request, shop))
     built, uv = False, ""
     if request.setup.key:
         uv = build.find_uv(home, env["HOME"], request.path)
@@ -105,12 +104,12 @@ def _try(path: str, shop: build.Workshop) -> None:
 
 
 def weighed(
-    inputs: Dict[str, str], shop: build.Workshop, brought: Optional[Dict[str, Dict[str, Any]]] = None
+    inputs: Dict[str, str], shop: build.Workshop, was_brought: Optional[Dict[str, Dict[str, Any]]] = None
 ) -> Dict[str, Any]:
     """What lies at each input now: files and bytes, never hashed here.
 
-    `brought` is what is known of those that were brought. Raises `SetupFailed` for one that cannot be read, or that was
-    brought and is not whole any more.
+    `was_brought` is what is known of those that were brought. Raises `SetupFailed` for one that cannot be read, or that
+    was brought and is not whole any more.
     """
     found = {}
     for name, path in sorted(inputs.items()):
@@ -118,7 +117,7 @@ def weighed(
         if why:
             raise build.SetupFailed("input %s: %s: %s" % (name, path, why))
         files, size, is_whole = _weight(path)
-        known = (brought or {}).get(name, {})
+        known = (was_brought or {}).get(name, {})
         if is_whole and (files < known.get("files", 0) or size < known.get("bytes", 0)):
             kept = os.path.dirname(path)
             told = "input %s: %s is not what was brought there (%s, %s then): remove it with rm -r %s, and apply again"

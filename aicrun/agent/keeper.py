@@ -11,6 +11,7 @@ import time
 from typing import Callable, Dict, List, Optional
 
 from aicrun.agent import (
+    brought,
     card_hold,
     children,
     disk_room,
@@ -47,6 +48,8 @@ GATE_TICK_S = 0.1
 OLD_UPLOADS = 1000
 # Importing torch from a cold network disk takes minutes.
 PREFLIGHT_S = 600.0
+# Why no card is held yet: a data set may take hours, and no card shall idle for it.
+NOT_FETCHED = "its inputs are fetched first"
 # A setup ends itself when its time is over, and says at what; so much later its keeper does.
 SETUP_GRACE_S = float(hooks.number("SETUP_GRACE_S", 5))
 ON_CARDS = ("preflight", "command")
@@ -124,7 +127,7 @@ class Keeper:
     def join_line(self) -> None:
         """A place in line, or the cards at once; what refuses it is kept for the agent, whole. Raises `Refused`."""
         try:
-            self._cards.stand()
+            self._cards.stand(NOT_FETCHED if brought.waits_for(self._request) else "")
         except Refused as error:
             told = {"schema": SCHEMA, "token": error.token, "message": error.message, "facts": error.facts}
             write_record(os.path.join(self._job_dir, names.REFUSED), told)
@@ -212,6 +215,8 @@ class Keeper:
         made.exits.append(self._step("setup", made.number))
         if made.exits[-1].code != 0 or made.exits[-1].stop_sent or self._wishes.stop() is not None:
             return
+        if self._cards.is_paused:
+            insist(self._cards.go_on)
         while self._at_turn():
             telemetry.set_aside(self._job_dir, made.number)
             made.begin()
@@ -269,12 +274,14 @@ class Keeper:
     def _try_cards(self) -> float:
         """Take the cards if they come free while the job builds, or nobody could use them meanwhile."""
         try:
+            if self._cards.is_paused and not brought.waits_for(self._request):
+                self._cards.go_on()
             if self._cards.left():
                 # It builds to no end, and nobody shall wait for cards that it will never use.
                 self.leave_line()
             if self._cards.take():
                 return ending_tree.TICK_S
-        except Refused:
+        except (OSError, Refused):
             # It is met again, and told, when the job is built and its turn is waited for.
             return ending_tree.TICK_S
         return self._cards.tick_s

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple
 
-from aicrun.agent import later
+from aicrun.agent import brought, later
 from aicrun.agent.digest import bundle_root
 from aicrun.agent.environment import environment
 from aicrun.agent.home import Home
@@ -48,7 +48,7 @@ class Program:
 
 def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program:
     """The program of `step`; raises `Refused` (start_failed) when the folder to run in is not there."""
-    is_fetched = request.source is not None and bool(request.source.git)
+    is_fetched = brought.from_elsewhere(request) or (request.source is not None and bool(request.source.git))
     if step == "setup" and not (request.setup.path or request.setup.run or is_fetched):
         # It is never executed, and finds what it needs as its keeper does.
         folder = home.job_dir(request.job_id)

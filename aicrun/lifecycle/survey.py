@@ -16,7 +16,7 @@ from aicrun.lifecycle.events import Waiting
 from aicrun.lifecycle.session import Session
 from aicrun.plan.ask import interpreters_to_ask, paths_to_ask, wheels_to_ask
 from aicrun.plan.first_word import programs_to_ask
-from aicrun.plan.inputs import inputs_to_ask
+from aicrun.plan.inputs import fetchers_to_ask, inputs_to_ask
 from aicrun.plan.model import Fleet, MachineView
 from aicrun.plan.twins import counted_once
 from aicrun.spec.model import LocalReach, Machine, Reached, RunSpec
@@ -150,6 +150,7 @@ def survey(
         paths = paths_to_ask(specs, machine) or (machine.data or "~",)
         try:
             programs = (*programs_to_ask(specs, machine), *interpreters_to_ask(specs, machine))
+            programs = tuple(dict.fromkeys((*programs, *fetchers_to_ask(specs, machine))))
             about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine), brought)
             return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, *about))
         finally:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 
 from aicrun.plan import twins, words
 from aicrun.plan.environment import chosen_python, has_environment
-from aicrun.plan.inputs import inputs_at
+from aicrun.plan.inputs import fetched_key, inputs_at, own_path
 from aicrun.plan.model import MachineView, Rejection, Wanted
 from aicrun.plan.needed_room import disk_of, volumes_needed
 from aicrun.plan.placeholders import names_in
 from aicrun.plan.places import absolute, as_asked, volume_here, volumes, workspace_volume
 from aicrun.spec.model import Machine, RunSpec
 from aicrun.wire.facts import HostReading
+from aicrun.wire.tools import FETCHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Need:
             places,
             (source.tree, source.bytes, source.files) if source is not None else None,
             tuple(spec.inputs.values()),
+            tuple((one.tool, fetched_key(name, one)) for name, one in spec.brought.items() if one.tool),
             uses_data(spec),
             self.use_kept,
             self.own_jobs,
@@ -219,6 +221,21 @@ def _inputs(machine: Machine, reading: HostReading, need: Need) -> Iterator[Reje
             yield Rejection("input_missing", path, "none", True, told)
 
 
+def _fetchers(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
+    """Tools that fetch what is not there yet."""
+    ready = {one.key for one in reading.inputs_ready}
+    lacking: dict[str, str] = {}
+    for name, origin in need.spec.brought.items():
+        if origin.tool and fetched_key(name, origin) not in ready:
+            lacking.setdefault(origin.tool, name)
+    path = own_path(need.spec, machine) if lacking else ""
+    for tool, name in lacking.items():
+        answer = next((one for one in reading.programs if (one.word, one.path) == (tool, path)), None)
+        if answer is not None and not answer.place:
+            told = f"input {name} is fetched with {tool}, which is no program there: {FETCHERS[tool].get}"
+            yield Rejection("no_fetcher", tool, "none", True, told)
+
+
 def _source(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
     spec = need.spec.source
     if spec is None or not spec.git:
@@ -245,6 +262,7 @@ CHECKS: tuple[Callable[[Machine, HostReading, Need], Iterator[Rejection]], ...] 
     _venv,
     _wheels,
     _inputs,
+    _fetchers,
     _source,
     _jobs,
 )

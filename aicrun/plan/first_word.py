@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from aicrun.plan import words
 from aicrun.plan.draft import Site
-from aicrun.plan.placeholders import escaped, fill
+from aicrun.plan.inputs import own_path
+from aicrun.plan.placeholders import fill
 from aicrun.plan.places import as_asked, asked_values
 from aicrun.spec.model import Machine, RunSpec
 from aicrun.wire.facts import Program
@@ -36,8 +37,7 @@ def programs_to_ask(specs: Iterable[RunSpec], machine: Machine) -> tuple[tuple[s
     for spec in specs:
         filled = {**values, "run.name": spec.name}
         word = first_word(tuple(fill(part, filled) for part in spec.command), spec.is_argv)
-        own = {"PATH": escaped(machine.env["PATH"])} if "PATH" in machine.env else {}
-        path = fill({**own, **spec.env}.get("PATH", ""), filled)
+        path = own_path(spec, machine)
         if word and not _may_be_brought(spec):
             found[word, path] = None
             found.update({(place, ""): None for place in _in_venv(word, spec, machine)})

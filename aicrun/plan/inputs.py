@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from aicrun.plan import words
 from aicrun.plan.model import Wanted
-from aicrun.plan.placeholders import names_in
-from aicrun.plan.places import absolute, as_asked
+from aicrun.plan.placeholders import escaped, fill, names_in
+from aicrun.plan.places import absolute, as_asked, asked_values
 from aicrun.plan.places import inputs as inputs_folder
 from aicrun.spec.model import InputFrom, Machine, RunSpec
 from aicrun.wire import names
@@ -50,6 +50,18 @@ def brought_to_ask(wanted: Sequence[Wanted]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for key in keys if key))
 
 
+def own_path(spec: RunSpec, machine: Machine) -> str:
+    """The PATH that a job of the run sets itself on the machine; empty for the usual one."""
+    own = {"PATH": escaped(machine.env["PATH"])} if "PATH" in machine.env else {}
+    return fill({**own, **spec.env}.get("PATH", ""), {**asked_values(machine), "run.name": spec.name})
+
+
+def fetchers_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[tuple[str, str], ...]:
+    """(tool, PATH that the job sets itself) of each tool that fetches an input."""
+    wanted = ((one.tool, own_path(spec, machine)) for spec in specs for one in spec.brought.values() if one.tool)
+    return tuple(dict.fromkeys(wanted))
+
+
 def fetches(wanted: Wanted, machine: Machine, home: str) -> tuple[Fetch, ...]:
     """What is brought to the machine for the run, in the order of the spec."""
     return tuple(_fetch(wanted, name, origin, machine, home) for name, origin in wanted.spec.brought.items())
@@ -76,10 +88,15 @@ def _fetch(wanted: Wanted, name: str, origin: InputFrom, machine: Machine, home:
 
 
 def _key(wanted: Wanted, name: str, origin: InputFrom) -> str:
-    """The key of one input; which tool fetches it is no matter."""
-    if origin.scheme == LOCAL:
-        sent = wanted.sent.get(name)
-        return input_key({"tree": sent.tree, "name": name_there(name, origin)}) if sent is not None else ""
+    """The key of one input; empty for one of this client that could not be looked at."""
+    if origin.scheme != LOCAL:
+        return fetched_key(name, origin)
+    sent = wanted.sent.get(name)
+    return input_key({"tree": sent.tree, "name": name_there(name, origin)}) if sent is not None else ""
+
+
+def fetched_key(name: str, origin: InputFrom) -> str:
+    """The key of an input that the machine fetches; with which tool is no matter."""
     tells = {"from": origin.address, "name": name_there(name, origin)}
     more = {"endpoint": origin.endpoint, "profile": origin.profile, "revision": origin.revision}
     return input_key({**tells, **{key: value for key, value in more.items() if value}})

@@ -28,7 +28,6 @@ _ADDRESSES = {
         ),
     ),
 }
-BUILT: tuple[str, ...] = ()
 _OPTIONS = {"endpoint": ("s3",), "profile": ("s3",), "revision": ("hf",), "timeout": tuple(_ADDRESSES)}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _FORMS = "s3://bucket/prefix/, rclone:remote:path, hf:user/repo, or a file or folder of this computer"
@@ -86,10 +85,6 @@ def _address(root: Node, name: str) -> Iterator[Finding]:
             help_ = "a path alone is one of this computer; path: in place of from: is one of the machine"
         message = f'"{dotted(path)}" is no place that inputs come from: "{short(text)}"'
         yield Finding("AIC-E134", message, range_of(node), path, helps=(help_,))
-        return
-    if scheme != LOCAL and scheme not in BUILT:
-        message, helps = f"{scheme}: inputs are not supported yet", ("bring it to the machine once, and name its path",)
-        yield Finding("AIC-E150", message, range_of(node), path, helps=helps)
         return
     if scheme != LOCAL and not _ADDRESSES[scheme][1].fullmatch(text):
         message = f'"{dotted(path)}" is no complete {scheme}: address: "{short(text)}"'

@@ -1,10 +1,12 @@
-"""The one foreign program we may put on a host: uv, in one pinned version. It must not fetch or run anything.
+"""Foreign programs: uv, which we may put on a host, in one pinned version; those that fetch, which a host must have.
+
+It must not fetch or run anything.
 
 The client fetches the wheel (`hosts/uv.py`) and pushes the binary inside it through the store; the host finds it
 there by its SHA-256 (`agent/envs.py`). Both read this table, so neither has to tell the other.
 """
 
-from typing import Dict, Tuple
+from typing import Dict, NamedTuple, Tuple
 
 UV_VERSION = "0.13.9"
 
@@ -51,3 +53,23 @@ def uv_platform(system: str, machine: str, libc: str) -> Tuple[str, str, str]:
     if system == "darwin":
         return system, "arm64" if machine == "aarch64" else machine, ""
     return system, "aarch64" if machine == "arm64" else machine, "musl" if libc.startswith("musl") else "glibc"
+
+
+class Fetcher(NamedTuple):
+    """A tool that fetches inputs: how an account of a host gets it, and how it gets its credentials."""
+
+    get: str
+    login: str
+
+
+FETCHERS: Dict[str, Fetcher] = {
+    "aws": Fetcher(
+        "uv tool install awscli",
+        "aws configure on that host, or secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: setup",
+    ),
+    "rclone": Fetcher(
+        "apt install rclone, or https://rclone.org/install/",
+        "rclone config on that host; for s3:// also secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: setup",
+    ),
+    "hf": Fetcher("uv tool install huggingface_hub", "hf auth login on that host, or the secret HF_TOKEN for: setup"),
+}
