@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from aicrun.errors import PlanStale, UsageError, Way
 from aicrun.hosts.backend import Content
+from aicrun.lifecycle.absent import pointers, submodules
 from aicrun.lifecycle.known_files import KnownFiles
 from aicrun.lifecycle.listing import files_of, git_words
 from aicrun.spec.model import RunSpec, SourceSpec
@@ -43,12 +44,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The tree as hashed: `entries` sorted by path, `largest` the biggest files as (path, bytes), biggest first."""
+    """The tree as hashed: `entries` sorted by path, `largest` the biggest files as (path, bytes), biggest first.
+
+    `pointers` are files whose contents git-lfs keeps elsewhere, `submodules` are not checked out.
+    """
 
     root: str
     source: Source
     entries: tuple[Entry, ...]
     largest: tuple[tuple[str, int], ...]
+    pointers: tuple[str, ...] = ()
+    submodules: tuple[str, ...] = ()
 
     @property
     def manifest(self) -> bytes:
@@ -107,7 +113,8 @@ def look_at(source: SourceSpec, aside: Iterable[str] = (), cache: str = "") -> S
         branch=git_words(root, "rev-parse", "--abbrev-ref", "HEAD"),
         dirty=_dirty(root),
     )
-    return Snapshot(root, described, entries, tuple((entry.path, entry.size) for entry in by_size))
+    absent = pointers(root, ((entry.path, entry.size) for entry in files)), submodules(source)
+    return Snapshot(root, described, entries, tuple((entry.path, entry.size) for entry in by_size), *absent)
 
 
 def _dirty(root: str) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ def _wanted(session: Session, spec: RunSpec, taken: Snapshot | None, inputs: Map
         session.ledger.machines_of(spec.name),
         session.secrets.unset(secret_sources(spec.execution, spec.supervision)),
         inputs,
+        taken.pointers if taken is not None else (),
+        taken.submodules if taken is not None else (),
     )
 
 

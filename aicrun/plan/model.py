@@ -146,7 +146,8 @@ class Wanted:
     `source` is absent when the spec has none. `files` maps a spec-relative path (requirements) to its text.
     `largest` are (path, bytes) of the largest source files, largest first. `known_on` are machines that the ledger
     names for this run: silent, they may hold it although the selector does not admit them. `unset` are the secrets
-    whose value this client has not. `sent` are the inputs of this client, by name, as they are now.
+    whose value this client has not. `sent` are the inputs of this client, by name, as they are now. `pointers` and
+    `submodules` are what git knows of the source and this client has not.
     """
 
     spec: RunSpec
@@ -156,6 +157,8 @@ class Wanted:
     known_on: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
     sent: Mapping[str, Source] = field(default_factory=dict)
+    pointers: tuple[str, ...] = ()
+    submodules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,8 @@ class RunPlan:
     the row above. `in_order` are (step, words) in the order they will happen.
     `draft` is the complete job but for `job_id`, `run_id` (when `run_id` is empty), `rank` and `client`, which
     `lifecycle.start` fills in; it may hold the placeholder `${run.id}`. `named` are the ended job ids this plan read.
-    `job` is the record that counts and `job_machine` where it lies; `machine` is where the run will be.
+    `job` is the record that counts and `job_machine` where it lies; `machine` is where the run will be. `largest` are
+    (path, bytes) of the largest files that are sent.
     """
 
     sign: Sign
@@ -227,6 +231,7 @@ class RunPlan:
     named: tuple[str, ...] = ()
     apply_refusal: Refusal | None = None
     warnings: tuple[str, ...] = ()
+    largest: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from aicrun.plan.placeholders import names_in
 from aicrun.plan.reconcile import Move
 from aicrun.plan.rejected import rejected
 from aicrun.plan.rooms import filled_warnings, room_warnings
-from aicrun.plan.steps import asks, environment_rows, input_rows, large_files, measured, steps, terms
+from aicrun.plan.source_words import source_warnings
+from aicrun.plan.steps import asks, environment_rows, input_rows, measured, steps, terms
 from aicrun.plan.surviving import survival_rows, survival_warnings
 from aicrun.plan.task import Task, blank, refused
 from aicrun.plan.waiting import to_wait_for
@@ -161,7 +162,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
 
 def _warnings(wanted: Wanted, site: Site, made: JobRequest, known: Known) -> tuple[str, ...]:
     return (
-        *large_files(wanted),
+        *source_warnings(wanted),
         *cache_warnings(site, made),
         *survival_warnings(site),
         *gone_warnings(site.machine, site.reading),

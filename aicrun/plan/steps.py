@@ -26,8 +26,6 @@ from aicrun.wire.jobs import JobRequest, Retry, Setup
 # The name that an index may carry before its address.
 _NAMED = re.compile(r"^\w+=")
 Rows = tuple[tuple[str, str], ...]
-# Pushing more than this by accident (a data set in the tree) is worth a word.
-LARGE_FILE_BYTES = 100 * 1024 * 1024
 
 
 def shown(text: str) -> str:
@@ -102,15 +100,6 @@ def measured(wanted: Wanted, known: Known) -> str:
         if gpu is None and wall is not None:
             return f"took {words.duration(wall)} the last time{since}"
     return ""
-
-
-def large_files(wanted: Wanted) -> tuple[str, ...]:
-    """A warning for every file of the source that is large enough to be there by mistake."""
-    return tuple(
-        f"the source holds {words.harmless(path)}, {words.size(size)}: source.exclude leaves it out"
-        for path, size in wanted.largest
-        if size >= LARGE_FILE_BYTES
-    )
 
 
 def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: str) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from aicrun.plan.draft import digest_of
 from aicrun.plan.model import Refusal, RunPlan, Sign, Wanted
 from aicrun.plan.place import Placement
 from aicrun.plan.reconcile import Outcome
-from aicrun.plan.steps import large_files
+from aicrun.plan.source_words import source_warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ def blank(task: Task, sign: Sign, headline: str) -> RunPlan:
         job=outcome.found.job if outcome.found is not None else None,
         job_machine=outcome.found.view.machine.name if outcome.found is not None else "",
         named=outcome.named,
-        warnings=large_files(task.wanted) if outcome.starts else (),
+        warnings=source_warnings(task.wanted) if outcome.starts else (),
+        largest=task.wanted.largest if outcome.starts else (),
     )
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from aicrun.cli.views.plan_page import Page, wrapped
 from aicrun.cli.views.plan_table import Table
 from aicrun.plan.model import FieldChange, Fleet, Plan, RunPlan, Sign, Way
+from aicrun.plan.source_words import largest_words
 from aicrun.plan.words import ago, cells, count, counted, cut, harmless, joined, key_lines, reach_of_names, way_there
 
 NOTE_LINES = 2
@@ -162,6 +163,8 @@ def _add_story(page: Page, item: RunPlan, verbose: bool) -> None:
         _add_env(page, item)
     for label, text in item.terms:
         page.row(label, text)
+    if verbose and item.largest:
+        page.row("largest", largest_words(item.largest))
 
 
 def _at_most(lines: list[str], most: int, room: int, mark: str) -> list[str]:

@@ -218,3 +218,36 @@ def test_a_cache_that_cannot_be_read_costs_nothing_but_time(tree: Path, tmp_path
 def test_a_cache_that_cannot_be_written_is_no_fault(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
     assert set(hashes(tree, tmp_path / "cache")) == {"data/big.bin", "lib/a.py", "train.py"}
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+def test_contents_that_git_lfs_keeps_elsewhere_are_told_wherever_an_attribute_names_it(tree: Path) -> None:
+    write(tree, weights_DOT_bin=POINTER, lib__more_DOT_bin=POINTER, note_DOT_txt="x" * 130)
+    assert look_at(SourceSpec(str(tree))).pointers == ()
+    write(tree, _DOT_gitattributes="*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    assert look_at(SourceSpec(str(tree))).pointers == ("lib/more.bin", "weights.bin")
+    assert look_at(SourceSpec(str(tree), exclude=("lib",))).pointers == ("weights.bin",)
+    assert look_at(SourceSpec(str(tree / "lib"))).pointers == ()
+    git(tree, "init", "-q")
+    assert look_at(SourceSpec(str(tree / "lib"))).pointers == ("more.bin",)
+
+
+def test_a_submodule_is_sent_where_it_is_checked_out_and_told_where_it_is_not(tree: Path, tmp_path: Path) -> None:
+    library = tmp_path / "library"
+    write(library, lib_DOT_py="1\n")
+    for folder in (library, tree):
+        git(folder, "init", "-q")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", "one")
+    git(tree, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "dep/lib")
+    git(tree, "commit", "-q", "-m", "two")
+    there = look_at(SourceSpec(str(tree)))
+    assert there.submodules == ()
+    assert "dep/lib/lib.py" in [entry.path for entry in there.entries]
+    git(tree, "submodule", "-q", "deinit", "-f", "dep/lib")
+    assert look_at(SourceSpec(str(tree))).submodules == ("dep/lib",)
+    assert look_at(SourceSpec(str(tree), exclude=("dep",))).submodules == ()
+    write(tree, dep__x_DOT_py="")
+    assert look_at(SourceSpec(str(tree / "dep"))).submodules == ("lib",)
