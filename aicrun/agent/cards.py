@@ -5,11 +5,13 @@ cannot be read is absent and named.
 """
 
 import glob
+import importlib
 import json
 import os
 import signal
 import sys
 import time
+import types
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from aicrun.agent import apart, card_users, later, smi
@@ -31,6 +33,7 @@ LOOKS_WITHIN_S = 0.2
 MODULE = "an NVIDIA module with its card built in; nothing here tells that card's memory"
 NVIDIA_PCI = "0x10de"
 
+_UTIL, _FIND = "ctypes.util", "find_library"
 _CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from aicrun.agent import cards; cards.child(int(sys.argv[2]))"
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 
@@ -114,8 +117,7 @@ def asked(looks: int = 1) -> Cards:
 
 def _by_nvml(looks: int) -> Cards:
     try:
-        # Imported here: the one door of a package that only hosts with our bundle have.
-        import pynvml
+        pynvml = _pynvml()
     except ImportError:
         return _without_pynvml()
     try:
@@ -131,6 +133,26 @@ def _by_nvml(looks: int) -> Cards:
     except pynvml.NVMLError as error:
         return _no_nvml(pynvml, error)
     return Cards("devices", driver=driver, cuda=cuda, cards=found, source="nvml")
+
+
+def _pynvml() -> Any:
+    """The package, in half of its time: it asks for a function that it never calls, behind which half of it stands."""
+    is_light = _UTIL not in sys.modules
+    if is_light:
+        light = types.ModuleType(_UTIL)
+        setattr(light, _FIND, _find_library)
+        sys.modules[_UTIL] = light
+    try:
+        # Imported here: the one door of a package that only hosts with our bundle have.
+        import pynvml
+    finally:
+        if is_light:
+            del sys.modules[_UTIL]
+    return pynvml
+
+
+def _find_library(name: str) -> Any:
+    return getattr(importlib.import_module(_UTIL), _FIND)(name)
 
 
 def _no_nvml(pynvml: Any, error: Any) -> Cards:

@@ -96,7 +96,12 @@ def house_of(texts: Mapping[str, str]) -> House:
 
 
 def read_house(top: Path) -> House:
-    """The house that stands in the repository at `top`: the package, its tests, specs and benchmarks."""
+    """The house that stands in the repository at `top`: the package, its tests, specs and benchmarks.
+
+    What lies in a folder with a dot before its name was put there by a tool.
+    """
     paths = [path for folder in ("aicrun", "tests", "specs", "benchmarks") for path in (top / folder).rglob("*.py")]
     paths += top.glob("*.py")
-    return house_of({path.relative_to(top).as_posix(): path.read_text("utf-8") for path in paths})
+    names = {path.relative_to(top): path for path in paths}
+    ours = {name: path for name, path in names.items() if not any(part.startswith(".") for part in name.parts)}
+    return house_of({name.as_posix(): path.read_text("utf-8") for name, path in ours.items()})
