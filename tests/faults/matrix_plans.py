@@ -11,6 +11,8 @@ PLACE = "cases/place/"
 REPORTS = "cases/diagnostics/reports/"
 DRAFT = "unit/plan/test_draft.py::"
 ROOMS = "unit/plan/test_rooms.py::"
+NEEDED = "unit/plan/test_needed_room.py::"
+DISKS = "faults/test_disks.py::"
 SCREENS = "unit/plan/test_screens.py::"
 NOTES = "unit/agent_work/test_notes.py::"
 
@@ -29,6 +31,11 @@ PLANS: dict[str, Row] = {
         (
             PLACE + "floors_of_the_host.yaml",
             PLACE + "disk_that_was_not_read.yaml",
+            NEEDED + "test_all_that_is_written_on_one_file_system_is_added_up_and_each_is_counted_once",
+            NEEDED + "test_files_need_inodes_where_there_is_a_number_of_them",
+            NEEDED + "test_the_next_step_is_a_command_that_finds_the_room",
+            DISKS + "test_a_disk_that_filled_after_the_plan_refuses_the_start_with_the_sum_and_leaves_nothing",
+            DISKS + "test_a_disk_that_filled_while_a_run_was_set_up_fails_it_before_its_command",
             PLACE + "workspace_cannot_be_written.yaml",
             ROOMS + "test_a_volume_that_is_nearly_full_is_told_once_with_every_folder_on_it",
             DRAFT + "test_cache_folders_that_cannot_serve_are_a_warning",

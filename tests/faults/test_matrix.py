@@ -10,6 +10,7 @@ from faults.matrix import DETACHING, FIELD, LOGS, MATRIX, REGRESSIONS, Row
 from faults.matrix_cards import CARDS
 from faults.matrix_hosts import HOSTS
 from faults.matrix_plans import PLANS
+from faults.matrix_secrets import SECRETS
 from support import REPOSITORY
 
 LISTS: dict[str, dict[str, Row]] = {
@@ -21,6 +22,7 @@ LISTS: dict[str, dict[str, Row]] = {
     "hosts": HOSTS,
     "logs": LOGS,
     "plans": PLANS,
+    "secrets": SECRETS,
 }
 ROWS = [(f"{name} {key}", row) for name, rows in LISTS.items() for key, row in rows.items()]
 
@@ -46,6 +48,7 @@ def test_no_row_is_missing() -> None:
     numbers = (10, 12, 14, 16, 17, 18, 20, 21, 22, 24, 26, 27, 29, 31, 33, 34, 35, 36, 37, 39, 41, 42, 44, 46)
     assert list(HOSTS) == [f"C{number}" for number in numbers]
     assert list(PLANS) == ["A09", "E05", "E08", "E16", "N01", "N02"]
+    assert list(SECRETS) == ["G01", "G02", "G04", "G06"]
     assert list(LOGS) == ["D01", "D03", "D04", "D06", "D07", "D08", "D10", "D11", "D12"]
 
 

@@ -18,6 +18,8 @@ TOKEN = "hf_PlantedTokenOfAna0123456789"
 STORED = "of a store/with+signs=0123"
 THERE = "lies-on-the-machine-0123456789"
 VALUES = (TOKEN, STORED, THERE)
+# No secret, and no business of whoever lists the processes either.
+PLAIN = "a-value-of-the-spec-0123456789"
 
 TRAINS = """import os, sys, time
 token, out = os.environ["HF_TOKEN"], os.environ["AICRUN_CHECKPOINT_DIR"]
@@ -60,7 +62,8 @@ class Watcher:
                     line = Path(f"/proc/{pid}/cmdline").read_bytes()
                 except OSError:
                     continue
-                self.shown |= {line.decode("utf-8", "replace") for value in VALUES if value.encode() in line}
+                planted = (*VALUES, PLAIN)
+                self.shown |= {line.decode("utf-8", "replace") for value in planted if value.encode() in line}
             self.looks += 1
             self._over.wait(0.02)
 
@@ -98,7 +101,7 @@ def test_a_planted_value_is_found_nowhere(host: Host, tmp_path: Path) -> None:
     (project.folder / "train.py").write_text(TRAINS)
     (client / "stored").write_text(STORED + "\n")
     (host.home / "there").write_text(THERE + "\n")
-    project.write(command="python3 train.py", more=SPEC)
+    project.write(command="python3 train.py", more=SPEC + f"env: {{PLAIN: {PLAIN}}}\n")
     said = []
     with watched() as watcher:
         planned = project.run("plan", "-v", "-o", "plan.json")
@@ -116,6 +119,7 @@ def test_a_planted_value_is_found_nowhere(host: Host, tmp_path: Path) -> None:
         said += [project.run("wait", "quick"), project.run("logs", "quick"), project.run("list", "--json")]
         # The machine has let go of them: what only the upload sees is asked for again, here.
         said += [project.run("upload", "quick"), project.run("apply", "--yes"), project.run("notes", "box")]
+        said += [project.run("exec", "box", "--", "true"), project.run("delete", "quick", "--yes")]
     assert watcher.looks > 10 and not watcher.shown
     log = said[5].stdout
     assert "whole: *** ***" in log and "ValueError: cannot reach https://ana:***@example.org" in log, log[-2000:]
@@ -123,3 +127,50 @@ def test_a_planted_value_is_found_nowhere(host: Host, tmp_path: Path) -> None:
     for done in said:
         assert not any(value in done.stdout + done.stderr for value in VALUES), done.args
     assert not list(host.home.rglob("secrets.json"))
+
+
+RUNS = "; touch {marker} $(touch {marker}) `touch {marker}` && touch {marker}"
+
+
+def test_no_value_of_a_spec_is_ever_run(host: Host, tmp_path: Path) -> None:
+    """G06: variables, a secret, folders and the target hold what a shell would obey; each arrives as it is."""
+    client = tmp_path / "client"
+    client.mkdir(mode=0o700)
+    project = Project(Person(client))
+    marker = tmp_path / "ran"
+    hostile = RUNS.format(marker=marker)
+    folder = RUNS.format(marker="ran").replace("/", "")
+    project.person.env.update({VARIABLE: str(host.config), "TOKEN_OF_IT": "token" + hostile})
+    (project.folder / "machines.yaml").write_text("version: 1\nmachines:\n  - {name: box, ssh: box}\n")
+    (project.folder / folder).mkdir()
+    (project.folder / folder / "show.py").write_text(SHOWS)
+    (host.home / ("data" + folder)).mkdir()
+    quoted = {name: value.replace("'", "''") for name, value in (("value", hostile), ("folder", folder))}
+    project.write(command="python3 show.py", more=HOSTILE.format(**quoted))
+    done = project.apply("--follow", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = project.run("logs", "quick").stdout
+    assert f"env: {hostile}" in log and "secret: ***" in log and f"in: {folder}" in log, log
+    assert (host.home / ("kept" + folder)).is_dir()
+    for words in (["inspect", "--env"], ["checkpoints"], ["inspect", "--json"], ["delete", "--yes"]):
+        project.run(words[0], "quick", *words[1:])
+    assert not marker.exists()
+    ran = [path for top in (client, host.home) for path in top.rglob("ran")]
+    assert ran == []
+
+
+SHOWS = """import os, sys
+print("env:", os.environ["VALUE"])
+print("secret:", os.environ["TOKEN_OF_IT"])
+print("in:", os.path.basename(os.getcwd()))
+assert os.path.isdir(os.environ["AICRUN_INPUT_CORPUS"])
+with open(os.path.join(os.environ["AICRUN_CHECKPOINT_DIR"], "x"), "w") as stream:
+    stream.write("weights")
+"""
+HOSTILE = """secrets: [TOKEN_OF_IT]
+env: {{VALUE: '{value}'}}
+cwd: '{folder}'
+workspace: '~/w{folder}'
+inputs: {{corpus: {{path: '~/data{folder}'}}}}
+checkpoints: {{upload: {{to: 'file:~/kept{folder}'}}}}
+"""
