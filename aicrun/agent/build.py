@@ -140,6 +140,8 @@ class Listener:
         """The end of what was said, once the program is gone; one that stays behind in its place is not waited for."""
         if self._thread:
             self._thread.join(LISTEN_S)
+            if self._stream and not self._thread.is_alive():
+                self._stream.close()
         return self._last.decode("utf-8", "replace")
 
     def _listen(self) -> None:

@@ -45,11 +45,22 @@ def measure(home: Home, request: JobRequest, report: JobReport) -> Dict[str, Any
         "python": request.setup.python_version,
         "torch": installed(request.setup.path, "torch") if request.setup.path else "",
         "upload": _upload(report),
+        "inputs": _inputs(home, request),
     }
     found.update(telemetry.facts_of(home.job_dir(request.job_id)))
     found = {key: value for key, value in found.items() if value not in (None, "", {}, [])}
     write_record(os.path.join(home.record_dir(request.run, request.job_id), names.FACTS), found)
     return found
+
+
+def _inputs(home: Home, request: JobRequest) -> Dict[str, Any]:
+    """What its setup found at each input; the setup's own record goes a week after the job."""
+    try:
+        setup = read_json(os.path.join(home.job_dir(request.job_id), names.SETUP_RESULT))
+    except Unreadable:
+        return {}
+    found = setup.get("inputs") if isinstance(setup, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def measured(home: Home, run: str) -> List[Dict[str, Any]]:

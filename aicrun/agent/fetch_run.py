@@ -59,13 +59,14 @@ def run(argv: Sequence[str], shop: Workshop, doing: str, captures: bool = False)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+        said.last_words()
         shop.left_s(doing)
         raise
-    last = said.last_words()
+    last, out = said.last_words(), collected.all() if collected else b""
     if code != 0:
         ended = "it was ended by signal %d" % -code if code < 0 else "it ended with exit code %d" % code
         raise ToolFailed("%s says: %s" % (os.path.basename(argv[0]), _line(last) or ended), last)
-    return collected.all() if collected else b""
+    return out
 
 
 class _Collector:
@@ -82,8 +83,9 @@ class _Collector:
         return b"".join(self._parts)
 
     def _collect(self, stream: IO[bytes]) -> None:
-        for part in iter(lambda: stream.read(1 << 16), b""):
-            self._parts.append(part)
+        with stream:
+            for part in iter(lambda: stream.read(1 << 16), b""):
+                self._parts.append(part)
 
 
 def _line(said: str) -> str:

@@ -150,7 +150,8 @@ def survey(
         paths = paths_to_ask(specs, machine) or (machine.data or "~",)
         try:
             programs = (*programs_to_ask(specs, machine), *interpreters_to_ask(specs, machine))
-            programs = tuple(dict.fromkeys((*programs, *fetchers_to_ask(specs, machine))))
+            # First: of many words a host answers for the first hundred.
+            programs = tuple(dict.fromkeys((*fetchers_to_ask(specs, machine), *programs)))
             about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine), brought)
             return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, *about))
         finally:

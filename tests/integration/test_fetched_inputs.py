@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -56,6 +57,14 @@ def setup_log(project: Project, run: str = "quick") -> str:
     return project.run("logs", run, "--step", "setup").stdout
 
 
+def commands() -> Iterator[str]:
+    """The command line of every process there is."""
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and b"serve\0s3" not in (line := (entry / "cmdline").read_bytes()):
+                yield line.replace(b"\0", b" ").decode("utf-8", "replace")
+
+
 def apply(project: Project, *more: str, run: str = "quick") -> subprocess.CompletedProcess[str]:
     return project.run("apply", f"{run}.yaml", "--yes", *more)
 
@@ -71,6 +80,7 @@ def test_a_prefix_is_fetched_once_with_rclone_and_the_next_run_finds_it(person: 
     assert found["bytes"] == s3_rig.LARGE_BYTES + 8 and found["tool"] == "rclone" and len(found["listing"]) == 64
     assert sorted(os.listdir(found["path"])) == ["a", "one.txt", "two words.txt"]
     assert SECRET not in log and KEY not in log
+    assert 'from: "s3://bucket/corpus/", hashed: 3}' in flat(person.run("inspect", "quick"))
     write(person, there, "s3://bucket/corpus/", name="second")
     planned = flat(person.run("plan", "second.yaml"))
     assert "input corpus: 3 files, 3.0 MiB, there already, fetched" in planned, planned
@@ -115,6 +125,8 @@ def test_two_runs_that_want_one_input_share_one_fetch(person: Project, there: S3
         write(person, there, "s3://bucket/corpus/", name=name)
         assert apply(person, "--no-wait", run=name).returncode == 0
     waits = "another job is bringing input corpus: waiting for it"
+    # Whoever looks at the machine's processes sees no key.
+    assert SECRET not in " ".join(commands())
     late = until(lambda: [name for name in ("one", "two") if waits in setup_log(person, name)], 60)
     there.go_on()
     for name in ("one", "two"):

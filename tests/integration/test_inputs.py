@@ -103,8 +103,11 @@ def test_another_content_is_another_run_and_one_that_is_gone_is_told(project: Pr
     start = project.person.home / "start.bin"
     start.write_text("weights")
     project.write(more="inputs: {start: {from: ~/start.bin}}\n")
+    assert project.run("plan", "run.yaml", "-o", "plan.json").returncode == 0
     assert project.apply("--follow").returncode == 0
     start.write_text("other weights")
+    stale = project.run("apply", "plan.json", "--yes")
+    assert stale.returncode == 9 and "input start of quick" in flat(stale), flat(stale)
     assert "input start: 1 file, 13 B: ~/start.bin" in flat(project.run("plan"))
     start.write_text("weights")
     assert "input start" not in flat(project.run("plan"))

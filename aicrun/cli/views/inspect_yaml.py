@@ -50,7 +50,7 @@ def inspect_lines(
         left = found.logs_go_in_s
         soon = f"copy them: {keeping(found)}" if left <= SOON_S else ""
         shown.append(_commented(f"  logs_kept_for: {duration(max(0.0, left))}", soon))
-    shown += _source(report) + _results(report)
+    shown += _source(report) + _inputs(report) + _results(report)
     warnings = _silence(report) + warnings_of(report)
     shown += ["warnings:", *(f"  - {_text(words)}" for words in warnings)] if warnings else []
     shown.append(f"workspace: {_text(report.workspace)}")
@@ -108,6 +108,22 @@ def _source(report: api.JobReport) -> list[str]:
     if source.dirty:
         values.append(f"changed_files: {len(source.dirty)}")
     return [f"source: {{{', '.join(values)}}}"]
+
+
+def _inputs(report: api.JobReport) -> list[str]:
+    """What the run read, as it was when the run was set up; where it came from, for what was brought."""
+    setup = report.facts.get("setup")
+    found = (setup if isinstance(setup, dict) else report.facts).get("inputs")
+    shown = []
+    for name, one in found.items() if isinstance(found, dict) else ():
+        if not isinstance(one, dict):
+            continue
+        values = [f"path: {_text(str(one.get('path', '')))}", f"files: {int(one.get('files') or 0)}"]
+        values.append(f"size: {size(int(one.get('bytes') or 0))}")
+        values += [f"{key}: {_text(str(one[key]))}" for key in ("from", "revision") if one.get(key)]
+        values += [f"hashed: {int(one['hashed'])}"] if isinstance(one.get("hashed"), int) else []
+        shown.append(f"  {_text(str(name))[1:-1]}: {{{', '.join(values)}}}")
+    return ["inputs:", *shown] if shown else []
 
 
 def _results(report: api.JobReport) -> list[str]:

@@ -41,6 +41,7 @@ def test_every_variable_of_ours_is_there_also_when_empty(account: Path, job: Job
     assert wanted <= set(found)
     assert found["AICRUN_RESUME_FROM"] == ""
     assert found["AICRUN_ATTEMPT"] == "2"
+    assert found["FLEXAI_INPUT_CHECKPOINT_DIR"] == ""
     assert found["AICRUN_CHECKPOINT_DIR"] == found["FLEXAI_OUTPUT_CHECKPOINT_DIR"] == job().checkpoints
     assert 1024 <= int(found["AICRUN_PORT"]) <= 65535
 

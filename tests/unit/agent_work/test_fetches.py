@@ -1,0 +1,191 @@
+"""How the tools that fetch are spoken to, and how what they brought is checked. The real tools run in integration."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aicrun.agent import bringing, brought, fetch_check, fetching
+from aicrun.agent.build import DiskFull, SetupFailed, Workshop
+from aicrun.agent.fetch_run import ToolFailed
+from aicrun.agent.fetch_tools import Aws, Hf, Listing, Rclone, Remote
+from aicrun.wire.jobs import Fetch
+
+MIB = 1 << 20
+# Stands in for the tool of the hub, as its help describes it; nothing here was tried against the service.
+STAND_IN = """#!/bin/sh
+echo "$@" >> "$ASKED"
+[ -z "$SAYS" ] || { echo "$SAYS" >&2; exit 1; }
+while [ "$1" != --local-dir ]; do shift; done
+mkdir -p "$2/data" "$2/.cache/huggingface/download/data"
+printf small > "$2/README.md"; printf large > "$2/data/large.bin"; printf other > "$2/data2"
+told() { printf '%s\\n%s\\n0\\n' c0ffee "$2" > "$1.metadata"; }
+cd "$2/.cache/huggingface/download"
+told README.md "$BLOB"; told data/large.bin "$SHA"
+"""
+
+
+def fetch(**how: Any) -> Fetch:
+    given = {"input": "corpus", "key": "0" * 16, "folder": "/data/aicrun/inputs/" + "0" * 16, "name": "corpus", **how}
+    return Fetch(**given)
+
+
+def multipart(raw: bytes, part: int) -> str:
+    sums = [hashlib.md5(raw[at : at + part]).digest() for at in range(0, len(raw), part)]
+    return f"{hashlib.md5(b''.join(sums)).hexdigest()}-{len(sums)}"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    (tmp_path / "bin").mkdir()
+    return Workshop({"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "HOME": str(tmp_path)}, 60, "inputs.corpus.timeout")
+
+
+class Encrypted(Rclone):
+    """A server that encrypts: what stands for an MD5 is none."""
+
+    def is_opaque(self, remote: Remote, shop: Workshop) -> bool:
+        return True
+
+
+def rclone(kind: type[Rclone] = Rclone) -> Rclone:
+    return kind(fetch(scheme="s3", tool="rclone", address="s3://bucket/corpus/"), "/bin/rclone")
+
+
+def test_what_was_fetched_is_compared_by_size_and_by_every_hash_that_is_known(tmp_path: Path, shop: Workshop) -> None:
+    place = tmp_path / "part" / "corpus"
+    (place / "a").mkdir(parents=True)
+    parts, plain = os.urandom(9 * MIB), b"plain"
+    (place / "a" / "parts.bin").write_bytes(parts)
+    (place / "plain.txt").write_bytes(plain)
+    (place / "odd.bin").write_bytes(parts)
+    (place / "half.bin.x7.partial").write_bytes(b"left by a fetch that was killed")
+    listing = Listing(
+        (
+            Remote("a/parts.bin", len(parts), multipart(parts, 8 * MIB)),
+            Remote("odd.bin", len(parts), multipart(parts, 7 * MIB)),
+            Remote("plain.txt", len(plain), hashlib.md5(plain).hexdigest()),
+        )
+    )
+    looked = fetch_check.settled(rclone(), str(place), listing, shop)
+    # Parts of a size that nobody sends prove nothing, and are no fault.
+    assert (looked.faults, looked.record["hashed"], looked.record["listed"]) == ((), 2, 3)
+    assert sorted(path.name for path in place.rglob("*") if path.is_file()) == ["odd.bin", "parts.bin", "plain.txt"]
+    (place / "plain.txt").write_bytes(b"PLAIN")
+    assert fetch_check.settled(rclone(Encrypted), str(place), listing, shop).faults == ()
+    assert fetch_check.settled(rclone(), str(place), listing, shop).faults == ("plain.txt",)
+    assert not (place / "plain.txt").exists()
+    (place / "a" / "parts.bin").write_bytes(parts[:-1])
+    assert fetch_check.settled(rclone(), str(place), listing, shop).faults == ("a/parts.bin", "plain.txt")
+
+
+def test_no_command_line_holds_what_is_secret_and_an_address_is_one_word() -> None:
+    aws = Aws(fetch(scheme="s3", tool="aws", address="s3://b/a b/c", endpoint="http://e", profile="lab"), "/bin/aws")
+    folder = Listing((Remote("x", 1),))
+    told = ["/bin/aws", "s3", "sync", "--endpoint-url", "http://e", "--profile", "lab", "--no-progress"]
+    assert aws.copying("/d", folder) == [*told, "s3://b/a b/c/", "/d"]
+    assert aws.copying("/d", Listing((Remote("", 1),), is_file=True))[-2:] == ["s3://b/a b/c", "/d"]
+    assert rclone().copying("/d", folder)[-2:] == [":s3:bucket/corpus/", "/d"]
+    hub = Hf(fetch(scheme="hf", tool="hf", address="hf:datasets/me/set/sub/a[1]", revision="v2"), "/bin/hf")
+    kind = ["--repo-type", "dataset", "--revision", "v2", "--include", "sub/a[[]1]*"]
+    assert hub.copying("/d", None) == ["/bin/hf", "download", "me/set", *kind, "--local-dir", "/d"]
+    assert Hf(fetch(scheme="hf", tool="hf", address="hf:me/model"), "hf").copying("/d", None)[2:] == [
+        *("me/model", "--local-dir", "/d")
+    ]
+
+
+@pytest.fixture
+def hub(tmp_path: Path, shop: Workshop) -> Path:
+    """A machine with the stand-in for the hub's tool; what it was asked is in the file."""
+    program = tmp_path / "bin" / "hf"
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    shop.env.update(
+        ASKED=str(tmp_path / "asked"),
+        BLOB=hashlib.sha1(b"blob 5\0small").hexdigest(),
+        SHA=hashlib.sha256(b"large").hexdigest(),
+    )
+    return tmp_path / "asked"
+
+
+def test_a_repository_of_the_hub_is_checked_by_what_the_tool_leaves_there(
+    tmp_path: Path, shop: Workshop, hub: Path
+) -> None:
+    growing = tmp_path / "growing"
+    growing.mkdir()
+    found = fetching.fetch(fetch(scheme="hf", tool="hf", address="hf:datasets/me/set"), str(growing), shop)
+    assert (found["revision"], found["hashed"], found["listed"]) == ("c0ffee", 2, 3)
+    assert sorted(path.name for path in (growing / "corpus").iterdir()) == ["README.md", "data", "data2"]
+    below = fetch(scheme="hf", tool="hf", address="hf:datasets/me/set/data", name="data")
+    (tmp_path / "below").mkdir()
+    assert fetching.fetch(below, str(tmp_path / "below"), shop)["listed"] == 1
+    assert [path.name for path in (tmp_path / "below" / "data").iterdir()] == ["large.bin"]
+    assert "download me/set --repo-type dataset --local-dir" in hub.read_text()
+
+
+def test_what_will_not_pass_is_tried_once_and_says_what_to_do(
+    tmp_path: Path, shop: Workshop, hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = fetch(scheme="hf", tool="hf", address="hf:me/model")
+    shop.env["SAYS"] = "401 Client Error: Invalid user token"
+    with pytest.raises(SetupFailed, match=r"hf says: 401 .*; hf auth login on that host, or the secret HF_TOKEN"):
+        fetching.fetch(wanted, str(tmp_path), shop)
+    assert len(hub.read_text().splitlines()) == 1
+    monkeypatch.setattr(fetching, "PAUSES_S", (0.0, 0.0))
+    shop.env["SAYS"] = "Connection reset by peer"
+    with pytest.raises(SetupFailed, match=r"input corpus: hf says: Connection reset by peer$"):
+        fetching.fetch(wanted, str(tmp_path), shop)
+    assert len(hub.read_text().splitlines()) == 4
+    (tmp_path / "bin" / "hf").unlink()
+    with pytest.raises(SetupFailed, match="there is no hf on this host: uv tool install huggingface_hub"):
+        fetching.fetch(wanted, str(tmp_path), shop)
+
+
+def test_a_tool_that_takes_too_long_is_ended_with_the_fields_name(tmp_path: Path) -> None:
+    program = tmp_path / "hf"
+    program.write_text("#!/bin/sh\nexec sleep 100\n")
+    program.chmod(0o755)
+    shop = Workshop({"PATH": f"{tmp_path}:/bin:/usr/bin"}, 1, "inputs.corpus.timeout")
+    with pytest.raises(SetupFailed, match=r"inputs\.corpus\.timeout passed \(1 s\) while fetching input corpus"):
+        fetching.fetch(fetch(scheme="hf", tool="hf", address="hf:me/model"), str(tmp_path), shop)
+
+
+def test_a_folder_that_is_not_of_inputs_is_refused() -> None:
+    class Asked:
+        fetches = (
+            fetch(scheme="s3"),
+            fetch(scheme="s3", folder="/etc/aicrun/other/" + "0" * 16),
+            fetch(scheme="s3", name="../x"),
+        )
+
+    said = brought.faults(Asked())  # type: ignore[arg-type]
+    assert said == ["the folder of input corpus is not one of inputs", "the name of input corpus is no name"]
+
+
+def test_a_full_disk_tells_where_and_how_much_is_free(tmp_path: Path) -> None:
+    told = bringing.full(fetch(scheme="s3", folder=f"{tmp_path}/aicrun/inputs/{'0' * 16}"), "it needs 9 bytes more")
+    assert isinstance(told, DiskFull) and f"does not fit into {tmp_path}: it needs 9 bytes more; " in str(told)
+
+
+def test_what_is_shared_is_read_only_and_keeps_what_can_be_executed(tmp_path: Path) -> None:
+    for name, mode in (("plain", 0o644), ("program", 0o755)):
+        (tmp_path / name).write_text("12345")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "link").symlink_to("plain")
+    assert bringing._made_read_only(str(tmp_path)) == (3, 15)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "program")]
+    assert modes == [0o444, 0o555]
+
+
+def test_a_tool_says_why_in_its_last_words(shop: Workshop) -> None:
+    from aicrun.agent.fetch_run import run
+
+    with pytest.raises(ToolFailed) as caught:
+        run(("sh", "-c", "echo first; echo; echo the last one >&2; exit 3"), shop, "trying")
+    assert caught.value.why == "sh says: the last one"
+    assert run(("sh", "-c", "echo out; echo err >&2"), shop, "trying", captures=True) == b"out\n"
