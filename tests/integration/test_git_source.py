@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from git_rig import Repository
 from integration.project import Project
 from ssh_rig import SSHD, Sshd
+from support import processes_with, until
 
 
 @pytest.fixture
@@ -115,3 +117,70 @@ def test_a_repository_behind_ssh_is_fetched_with_the_accounts_own_key(
     refused = project.run("plan", "run.yaml", "--again")
     assert refused.returncode == 5, refused.stdout + refused.stderr
     assert "Permission denied" in flat(refused)
+
+
+# In the place of ssh: git's own other side, which stands still once enough has passed while `hold` is there.
+SLOW_SSH = """#!/usr/bin/env python3
+import os, subprocess, sys, time
+home, passed = os.environ["HOME"], 0
+child = subprocess.Popen(["sh", "-c", sys.argv[-1]], stdout=subprocess.PIPE)
+while data := os.read(child.stdout.fileno(), 65536):
+    passed += len(data)
+    if passed > 500_000:
+        while os.path.exists(home + "/hold"):
+            open(home + "/held", "w").close()
+            time.sleep(0.05)
+    while data:
+        data = data[os.write(1, data):]
+sys.exit(child.wait())
+"""
+
+
+def of_git(project: Project, word: bytes) -> list[int]:
+    """Processes of this person's machine that run git for `word`."""
+    found = []
+    for pid in processes_with(f"HOME={project.person.home}\0"):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        found += [pid] if word in words else []
+    return found
+
+
+@pytest.mark.parametrize("killed", [b"fetch", b"setup"])
+def test_a_fetch_that_is_killed_while_it_runs_leaves_nothing_half_and_the_next_apply_is_right(
+    project: Project, there: Repository, killed: bytes
+) -> None:
+    """The fetch alone, as the kernel does for memory, or all of the setup step with it."""
+    home = project.person.home
+    (home / "slow-ssh").write_text(SLOW_SSH)
+    (home / "slow-ssh").chmod(0o755)
+    (home / ".gitconfig").write_text(f"[core]\n\tsshCommand = {home}/slow-ssh\n[ssh]\n\tvariant = simple\n")
+    (there.folder / "large.bin").write_bytes(os.urandom(3 << 20))
+    commit = there.commit(work_DOT_py="import os\nprint(os.path.getsize('large.bin'), len(os.listdir('.')))\n")
+    write(project, f"ssh://anywhere{there.folder}")
+    (home / "hold").touch()
+    applying = project.popen("apply", "run.yaml", "--yes")
+    until((home / "held").exists, 60)
+    pids = of_git(project, killed)
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    (home / "hold").unlink()
+    out, err = applying.communicate(timeout=60)
+    first = project.json("inspect", "quick")["job"]["job_id"]
+    again = ()
+    if killed == b"setup":
+        assert applying.returncode == 10, out + err
+        until(lambda: not of_git(project, b"fetch") and not of_git(project, b"index-pack"), 30)
+        assert not (home / f"aic-jobs/quick/jobs/{first}").exists(), "a tree stands that is not whole"
+        again = ("--again",)
+    else:
+        # What a killed fetch did not bring is asked for once more, in the same step.
+        assert applying.returncode == 0, out + err
+    done = project.apply(*again, "--follow")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert project.run("logs", "quick").stdout == "3145728 2\n"
+    assert (project.json("inspect", "quick")["job"]["job_id"] == first) is not bool(again)
+    assert project.json("inspect", "quick")["job"]["source"]["commit"] == commit

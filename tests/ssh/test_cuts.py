@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from integration.project import Project
-from ssh.conftest import OPENSSH
+from ssh.conftest import FABRIC, OPENSSH
 from ssh.relay import Relay
 from ssh_rig import Sshd
 from support import Person, end_processes_with, until
@@ -94,3 +95,48 @@ def test_a_log_that_is_followed_through_a_cut_has_no_gap(far: Far) -> None:
     numbers = [int(line.split()[1]) for line in out.splitlines() if line.startswith("line ")]
     assert numbers == list(range(1, lines + 1)), err
     assert following.returncode == 0, err
+
+
+COUNT = "find . -type f ! -name sums ! -name work.py ! -path ./out/* | wc -l"
+CHECKS = f"sh -c 'sha256sum -c --quiet sums && echo all are right && {COUNT}'"
+
+
+@pytest.mark.parametrize("carrier", [FABRIC], indirect=True)
+def test_a_push_that_is_cut_leaves_nothing_half_and_goes_on_where_it_was(far: Far) -> None:
+    """A source of many small files and a large one, cut in either."""
+    applied(far, "first")
+    folder = far.project.folder
+    files = {f"part/{number}.txt": os.urandom(3000) for number in range(300)} | {"large.bin": os.urandom(9 << 20)}
+    (folder / "part").mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    (folder / "sums").write_text("".join(f"{hashlib.sha256(raw).hexdigest()}  {name}\n" for name, raw in files.items()))
+    far.project.write(command=CHECKS, name="pushed", more="checkpoints: {path: out}\n")
+    # Cut in the small files, and the client with it: the machine is left with what it has.
+    far.relay.budget = 700_000
+    gone = far.project.popen("apply", "run.yaml", "--yes")
+    until(lambda: far.relay.budget == 0, 60)
+    gone.kill()
+    gone.communicate()
+    far.relay.heal()
+    assert not_what_they_are_called(far.home) == []
+    assert [one["run"] for one in far.project.json("list")["jobs"]] == ["first"]
+    # Cut in the large one: the same apply goes on by itself.
+    before = far.relay.passed
+    far.relay.budget = 4 << 20
+    going = far.project.popen("apply", "run.yaml", "--yes", "--follow")
+    until(lambda: far.relay.budget == 0, 60)
+    assert not_what_they_are_called(far.home) == []
+    far.relay.heal()
+    out, err = going.communicate(timeout=120)
+    assert going.returncode == 0, out + err
+    assert far.project.run("logs", "pushed").stdout == f"all are right\n{len(files)}\n"
+    # What had arrived was not sent again, whatever was on its way just then.
+    assert far.relay.passed - before < sum(map(len, files.values())) + (3 << 20)
+
+
+def not_what_they_are_called(home: Path) -> list[str]:
+    """Contents of the store that have not the hash that they lie under."""
+    objects = [path for path in home.rglob("store/objects/*/*") if len(path.name) == 64]
+    assert objects, [str(path) for path in home.rglob("store/*")]
+    return [path.name for path in objects if hashlib.sha256(path.read_bytes()).hexdigest() != path.name]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from integration.project import Project
-from ssh_ways import Host
+from ssh_ways import OPENSSH, Host
 from support import Person, until
 
 from aicrun.hosts.ssh_route import VARIABLE
@@ -132,6 +133,7 @@ def test_a_planted_value_is_found_nowhere(host: Host, tmp_path: Path) -> None:
 RUNS = "; touch {marker} $(touch {marker}) `touch {marker}` && touch {marker}"
 
 
+@pytest.mark.parametrize("way", [OPENSSH], indirect=True)
 def test_no_value_of_a_spec_is_ever_run(host: Host, tmp_path: Path) -> None:
     """G06: variables, a secret, folders and the target hold what a shell would obey; each arrives as it is."""
     client = tmp_path / "client"
