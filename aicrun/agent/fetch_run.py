@@ -89,6 +89,7 @@ class _Collector:
 
 
 def _line(said: str) -> str:
-    """The last line that says something."""
+    """The last line that says something; a hint how to see more is none."""
     lines = [" ".join(line.split()) for line in said.replace("\r", "\n").splitlines() if line.strip()]
+    lines = [line for line in lines if not line.lower().startswith("hint:")] or lines
     return lines[-1][:_WHY_CHARACTERS] if lines else ""

@@ -35,6 +35,11 @@ _NOT_THERE = re.compile(
     r"(?:Repository|Revision|Entry) ?Not ?Found|\(404\)|404 Client Error|No such file|does not exist",
     re.IGNORECASE,
 )
+_OUT_OF_REACH = re.compile(
+    r"connection refused|Connection reset|Could not connect|Name or service not known|no such host|Errno -[235]\b|"
+    r"timed? ?out|Temporary failure|Max retries|Network is unreachable|No route to host|unexpected EOF|broken pipe",
+    re.IGNORECASE,
+)
 _USAGE = re.compile(r"unknown (?:flag|option|command|shorthand)|^usage:|No such option|Invalid (?:bucket|choice)", re.M)
 
 
@@ -84,15 +89,17 @@ def _tried(wanted: Fetch, shop: Workshop, deed: Callable[[], _T]) -> _T:
 
 
 def _lasts(said: str) -> bool:
-    return any(pattern.search(said) for pattern in (_CREDENTIALS, _NOT_THERE, _USAGE))
+    # What is not reached may be called not found.
+    return not _OUT_OF_REACH.search(said) and any(one.search(said) for one in (_CREDENTIALS, _NOT_THERE, _USAGE))
 
 
 def _help(wanted: Fetch, said: str) -> str:
     ways: Tuple[Tuple[Pattern[str], str], ...] = (
-        (_CREDENTIALS, "; %s" % FETCHERS[wanted.tool].login),
-        (_NOT_THERE, "; look at the address %s" % wanted.address),
+        (_OUT_OF_REACH, "this host does not reach it: look at the address, or name its proxy in env of machines.yaml"),
+        (_CREDENTIALS, FETCHERS[wanted.tool].login),
+        (_NOT_THERE, "look at the address %s" % wanted.address),
     )
-    return next((way for pattern, way in ways if pattern.search(said)), "")
+    return next(("; " + way for pattern, way in ways if pattern.search(said)), "")
 
 
 def _check_room(listing: Listing, growing: str) -> None:

@@ -18,17 +18,24 @@ from aicrun.spec.model import RunSpec
 from aicrun.wire.hashes import tree_hash
 from aicrun.wire.jobs import Source
 
+# What was taken already, by its place here and its name there: many runs of one call send the same files.
+Seen = dict[tuple[str, str], Snapshot]
 
-def take_inputs(spec: RunSpec, cache: str = "") -> dict[str, Snapshot]:
-    """The inputs of `spec` that this client sends, by name; `cache` as in `snapshot.take`.
+
+def take_inputs(spec: RunSpec, cache: str = "", seen: Seen | None = None) -> dict[str, Snapshot]:
+    """The inputs of `spec` that this client sends, by name; `cache` as in `snapshot.take`. Adds to `seen`.
 
     Raises `UsageError` (AIC-E656) for one that cannot be read, that holds no file, or with a name that is not UTF-8.
     """
-    return {
-        name: _taken(name, origin.path, name_there(name, origin), cache)
-        for name, origin in spec.brought.items()
-        if origin.scheme == LOCAL
-    }
+    seen = {} if seen is None else seen
+    found = {}
+    for name, origin in spec.brought.items():
+        place = (origin.path, name_there(name, origin))
+        if origin.scheme == LOCAL and place not in seen:
+            seen[place] = _taken(name, *place, cache)
+        if origin.scheme == LOCAL:
+            found[name] = seen[place]
+    return found
 
 
 def _taken(name: str, path: str, top: str, cache: str) -> Snapshot:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from aicrun.lifecycle.sent_inputs import take_inputs
+from aicrun.lifecycle.sent_inputs import Seen, take_inputs
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.snapshot import Snapshot, take
 from aicrun.plan.environment import files_read
@@ -28,9 +28,9 @@ def gathered(session: Session, specs: tuple[RunSpec, ...]) -> tuple[tuple[Wanted
     """
     aside = [session.inventory.file] if session.inventory.file else []
     snapshots = {spec.name: taken for spec in specs if (taken := take(spec, aside, session.cache)) is not None}
-    wanted = []
+    wanted, seen = [], Seen()
     for spec in specs:
-        inputs = take_inputs(spec, session.cache)
+        inputs = take_inputs(spec, session.cache, seen)
         sources = {name: snapshot.source for name, snapshot in inputs.items()}
         wanted.append(_wanted(session, spec, snapshots.get(spec.name), sources))
         snapshots.update({f"{spec.name}/{name}": snapshot for name, snapshot in inputs.items()})

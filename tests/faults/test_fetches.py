@@ -6,16 +6,17 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import s3_rig
-from agent_rig import Rig, state_of
+from agent_rig import Rig, lives, state_of
 from fake_nvml.driver import can_be_built
 from faults.test_cards_and_line import A, Box
-from support import until
+from support import processes_with, until
 
 from aicrun.wire.hashes import tree_hash
 from aicrun.wire.jobs import Fetch
@@ -91,6 +92,48 @@ def test_a_run_that_does_not_wait_is_rejected_when_its_card_was_taken_meanwhile(
     assert box.rig.standing(first).reason == "queue timeout"
     box.rig.call("stop", job_id=second, by="t", grace_s=1)
     box.rig.ended(second)
+
+
+@needs_rclone
+def test_a_stop_ends_the_tool_too_and_the_next_job_goes_on(rig: Rig) -> None:
+    fields = fetched(rig)
+    (rig.home / "there/large.bin").write_bytes(os.urandom(1 << 20))
+    env = fields.pop("env")
+    stopped = rig.start("one", "true", variables={**env, "RCLONE_BWLIMIT": "16k"}, **fields)
+    inputs = rig.home / ".local/share/aicrun/inputs"
+    until(lambda: [path for path in inputs.glob("*.part/corpus/large*") if path.stat().st_size], 60)
+    working = processes_with("RCLONE_BWLIMIT=16k")
+    assert working
+    rig.call("stop", job_id=stopped, by="t", grace_s=1)
+    assert status_of(rig.ended(stopped, 60)).status is Status.STOPPED
+    until(lambda: not any(map(lives, working)))
+    after = rig.start("two", "true", variables=env, **fields)
+    assert status_of(rig.ended(after, 60)).status is Status.SUCCEEDED, rig.log(after, "setup")
+    assert b"going on with what an earlier job has fetched" in rig.log(after, "setup")
+
+
+@needs_rclone
+@pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a disk")
+def test_a_disk_that_fills_while_something_is_fetched_gets_its_room_back(rig: Rig) -> None:
+    disk = rig.home / ".local/share"
+    disk.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        fields = fetched(rig, "input.listed:pause")
+        (rig.home / "there/large.bin").write_bytes(os.urandom(2 << 20))
+        job = rig.start("one", "true", variables=fields.pop("env"), **fields)
+        pid = rig.running(job, "setup")
+        until(lambda: state_of(pid) == "T", 60)
+        (disk / "filler").write_bytes(bytes(3 << 20))
+        os.kill(pid, signal.SIGCONT)
+        assert status_of(rig.ended(job, 60)).reason == "disk_full"
+        last = rig.log(job, "setup").decode().splitlines()[-1]
+        assert f"input corpus does not fit into {disk}/aicrun/inputs: rclone says:" in last, last
+        assert not list(disk.glob("aicrun/inputs/*.part"))
+    finally:
+        rig.close()
+        until(lambda: subprocess.run(["umount", str(disk)], capture_output=True, check=False).returncode == 0)
 
 
 @pytest.mark.parametrize("place", ["input.brought", "input.marked"])

@@ -136,14 +136,48 @@ def test_what_will_not_pass_is_tried_once_and_says_what_to_do(
     with pytest.raises(SetupFailed, match=r"hf says: 401 .*; hf auth login on that host, or the secret HF_TOKEN"):
         fetching.fetch(wanted, str(tmp_path), shop)
     assert len(hub.read_text().splitlines()) == 1
+    shop.env["SAYS"] = "Error: Repository not found\nHint: set HF_DEBUG=1"
+    with pytest.raises(SetupFailed, match=r"hf says: Error: Repository not found; look at the address hf:me/model"):
+        fetching.fetch(wanted, str(tmp_path), shop)
+    assert len(hub.read_text().splitlines()) == 2
     monkeypatch.setattr(fetching, "PAUSES_S", (0.0, 0.0))
     shop.env["SAYS"] = "Connection reset by peer"
-    with pytest.raises(SetupFailed, match=r"input corpus: hf says: Connection reset by peer$"):
+    with pytest.raises(SetupFailed, match=r"input corpus: hf says: Connection reset by peer; this host does not reach"):
         fetching.fetch(wanted, str(tmp_path), shop)
-    assert len(hub.read_text().splitlines()) == 4
+    assert len(hub.read_text().splitlines()) == 5
     (tmp_path / "bin" / "hf").unlink()
     with pytest.raises(SetupFailed, match="there is no hf on this host: uv tool install huggingface_hub"):
         fetching.fetch(wanted, str(tmp_path), shop)
+
+
+# As the tools said it: aws 1.45, rclone 1.75, hf 2.4.
+@pytest.mark.parametrize(
+    ("said", "lasts", "way"),
+    [
+        ("An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation: The specified", True, "address"),
+        (
+            "An error occurred (InvalidAccessKeyId) when calling the ListObjectsV2 operation: The AWS",
+            True,
+            "for: setup",
+        ),
+        ('Unable to locate credentials. You can configure credentials by running "aws configure".', True, "for: setup"),
+        ("An error occurred (404) when calling the HeadObject operation: Not Found", True, "address"),
+        ("The config profile (nope) could not be found", True, "for: setup"),
+        ('Could not connect to the endpoint URL: "http://127.0.0.1:9/bucket?list-type=2"', False, "does not reach it"),
+        ("ERROR : error listing: directory not found", True, "address"),
+        ("https response error StatusCode: 403, RequestID: , HostID: , api error AccessDenied", True, "for: setup"),
+        ('request send failed, Get "http://x": dial tcp 127.0.0.1:9: connect: connection refused', False, "reach"),
+        ("CRITICAL: Failed to create file system: didn't find section in config file (nope)", True, "address"),
+        ("Error: Local entry not found. [Errno -2] Name or service not known", False, "does not reach it"),
+        ("Error: unknown flag: --stat", True, ""),
+        ("read tcp: unexpected EOF", False, "reach"),
+        ("http: server gave a 503", False, ""),
+    ],
+)
+def test_what_a_tool_says_decides_whether_it_is_tried_again(said: str, lasts: bool, way: str) -> None:
+    assert fetching._lasts(said) is lasts
+    told = fetching._help(fetch(scheme="s3", tool="rclone", address="s3://b"), said)
+    assert way in told and bool(told) == bool(way)
 
 
 def test_a_tool_that_takes_too_long_is_ended_with_the_fields_name(tmp_path: Path) -> None:

@@ -1,0 +1,118 @@
+"""Inputs that are brought, from the text of a spec to the request: names, keys, what is asked of a machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.plan.worlds import answered, fleet, machine
+
+from aicrun.plan.decide import plan
+from aicrun.plan.draft import digest_of
+from aicrun.plan.inputs import brought_to_ask, fetchers_to_ask, fetches, name_there
+from aicrun.plan.model import Options, RunPlan, Sign, Wanted
+from aicrun.spec.load import load_run_text
+from aicrun.spec.model import InputFrom, RunSpec
+from aicrun.wire.facts import InputReady, Program
+from aicrun.wire.jobs import Source
+
+HOUR = 3600.0
+
+
+def loaded(inputs: str, more: str = "") -> RunSpec:
+    text = f"version: 1\nname: digits\ncommand: python x.py\ninputs: {inputs}\n{more}"
+    return load_run_text(text.encode(), "run.yaml", "/home/me/p").specs[0]
+
+
+def planned(one: Wanted, **reading: Any) -> RunPlan:
+    return plan((one,), fleet(answered("lab", **reading)), Options()).runs[0]
+
+
+def key(inputs: str) -> str:
+    return brought_to_ask((Wanted(loaded(inputs)),))[0]
+
+
+ALL = """{
+  a: {from: s3://bkt/x/},
+  b: {from: s3://bkt/y, with: rclone, endpoint: "http://e", profile: lab, timeout: 2h},
+  c: {from: "hf:me/model", revision: v2},
+  d: {from: "rclone:nas:x"},
+  e: {from: "${run.name}.bin"},
+  f: {path: /x},
+}"""
+
+
+def test_a_spec_says_where_an_input_comes_from_and_how() -> None:
+    text = f"version: 1\nname: digits\ncommand: x\ninputs: {ALL}\n"
+    spec = load_run_text(text.encode(), "run.yaml", "").specs[0]
+    assert dict(spec.inputs) == {"f": "/x"}
+    assert dict(spec.brought) == {
+        "a": InputFrom("s3://bkt/x/", "s3", "aws"),
+        "b": InputFrom("s3://bkt/y", "s3", "rclone", "http://e", "lab", timeout_s=7200),
+        "c": InputFrom("hf:me/model", "hf", "hf", revision="v2"),
+        "d": InputFrom("rclone:nas:x", "rclone", "rclone"),
+        "e": InputFrom("digits.bin", "local", path="digits.bin"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("s3://bucket/a/corpus/", "corpus"),
+        ("s3://bucket/a/one.txt", "one.txt"),
+        ("s3://bucket", "bucket"),
+        ("rclone:nas:corpus", "corpus"),
+        ("rclone:nas:", "in"),
+        ("hf:datasets/me/set", "set"),
+        ("s3://bucket/.hidden", "in"),
+        ("s3://bucket/..", "in"),
+        ("s3://bucket/" + "x" * 300, "in"),
+    ],
+)
+def test_what_is_brought_keeps_its_name_wherever_that_can_be(address: str, name: str) -> None:
+    assert name_there("in", InputFrom(address, address.partition(":")[0])) == name
+
+
+def test_a_key_is_over_what_is_fetched_and_not_over_the_way() -> None:
+    plain = key("{a: {from: s3://bkt/x/}}")
+    assert plain == key("{a: {from: s3://bkt/x/, with: rclone, timeout: 1h}}") == key("{other: {from: s3://bkt/x/}}")
+    others = ["s3://bkt/x", "s3://bkt/x/, endpoint: 'http://e'", "s3://bkt/x/, profile: lab"]
+    assert len({plain, *(key(f"{{a: {{from: {one}}}}}") for one in others)}) == 4
+    assert key("{a: {from: 'hf:m/x'}}") != key("{a: {from: 'hf:m/x', revision: v2}}")
+
+
+def test_files_that_are_sent_make_the_run_and_its_key() -> None:
+    spec = loaded("{start: {from: /dev/null}}")
+    one, two = (Wanted(spec, sent={"start": Source(tree * 64, 1, 5)}) for tree in "ab")
+    assert digest_of(one) != digest_of(two)
+    assert brought_to_ask((one, two, one)) == (*brought_to_ask((one,)), *brought_to_ask((two,)))
+    fetch = fetches(one, machine("lab", data="/data"), "/home/me")[0]
+    assert (fetch.folder, fetch.tree, fetch.bytes) == (f"/data/aicrun/inputs/{fetch.key}", "a" * 64, 5)
+
+
+def test_a_machine_without_the_tool_is_rejected_unless_the_input_is_there_already() -> None:
+    spec = loaded("{a: {from: s3://bkt/x/}}")
+    assert fetchers_to_ask((spec, spec), machine("lab")) == (("aws", ""),)
+    assert fetchers_to_ask((loaded("{a: {from: s3://bkt/x/}}", "env: {PATH: /opt}\n"),), machine("lab")) == (
+        ("aws", "/opt"),
+    )
+    none = (Program("aws"),)
+    lacks = planned(Wanted(spec), programs=none)
+    assert lacks.sign is Sign.REFUSE
+    reason = lacks.verdicts[0].rejections[0]
+    assert (reason.token, reason.lasting) == ("no_fetcher", True)
+    assert reason.words == "input a is fetched with aws, which is no program there: uv tool install awscli"
+    assert planned(Wanted(spec), programs=(Program("aws", place="/usr/bin/aws"),)).sign is Sign.START
+    there = InputReady(key("{a: {from: s3://bkt/x/}}"), 3, 1 << 20, 2 * HOUR)
+    made = planned(Wanted(spec), programs=none, inputs_ready=(there,))
+    assert made.sign is Sign.START
+    assert dict(made.in_order)["fetch"] == "input a: 3 files, 1.0 MiB, there already, fetched 2h ago"
+
+
+def test_the_job_finds_what_is_brought_by_the_names_of_inputs() -> None:
+    made = planned(Wanted(loaded("{checkpoint: {from: s3://bkt/x/}}")), programs=(Program("aws", place="/a"),)).draft
+    assert made is not None
+    place = f"{made.fetches[0].folder}/x"
+    assert made.inputs == {"checkpoint": place}
+    variables = ("AICRUN_INPUT_CHECKPOINT", "FLEXAI_INPUT_CHECKPOINT_DIR")
+    assert [made.env[name] for name in variables] == [place, place]
