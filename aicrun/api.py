@@ -41,12 +41,17 @@ from aicrun.lifecycle import survey as _survey
 from aicrun.lifecycle import transfer as transfer
 from aicrun.lifecycle import upload as _upload
 from aicrun.lifecycle.apply import Outcome as Outcome
+from aicrun.lifecycle.checkpoints import checkpoints as checkpoints
 from aicrun.lifecycle.ending import Ending as Ending
 from aicrun.lifecycle.events import Happening, Tell
+from aicrun.lifecycle.fetch import fetch as fetch
+from aicrun.lifecycle.fetch import meant_checkpoint as meant_checkpoint
 from aicrun.lifecycle.find import Found as Found
 from aicrun.lifecycle.find import Listing as Listing
 from aicrun.lifecycle.git_sources import resolved
 from aicrun.lifecycle.ledger import Ledger
+from aicrun.lifecycle.logs import log as log
+from aicrun.lifecycle.logs import log_slice as log_slice
 from aicrun.lifecycle.machines import Left as Left
 from aicrun.lifecycle.machines import doctor as doctor
 from aicrun.lifecycle.machines import left_on as left_on
@@ -76,11 +81,13 @@ from aicrun.spec.load import Loaded as Loaded
 from aicrun.spec.load import find_inventory, find_specs, load_inventory, load_run, local_inventory
 from aicrun.spec.model import Reached as Reached
 from aicrun.spec.model import RunSpec
+from aicrun.wire.checkpoint import Checkpoint as Checkpoint
+from aicrun.wire.checkpoint import Checkpointed as Checkpointed
 from aicrun.wire.codec import to_json
 from aicrun.wire.facts import Card as Card
 from aicrun.wire.jobs import Client
 from aicrun.wire.jobs import JobReport as JobReport
-from aicrun.wire.names import GATE_S, LIST_DEFAULT, LIST_MOST, REPLY_CAP_BYTES
+from aicrun.wire.names import GATE_S, LIST_DEFAULT, LIST_MOST
 from aicrun.wire.status import Standing as Standing
 from aicrun.wire.status import Status as Status
 from aicrun.wire.status import silence_words as silence_words
@@ -310,18 +317,6 @@ def jobs(session: Session, statuses: tuple[str, ...] = (), everything: bool = Fa
     return _find.jobs(session, statuses, LIST_MOST if everything else LIST_DEFAULT)
 
 
-def log(
-    session: Session, found: Found, step: str, offset: int | None, tail_lines: int, attempt: int = 0
-) -> Iterator[bytes]:
-    """What a step's log holds now, in slices: from `offset` on, or its last lines; `attempt` 0 is the newest of now."""
-    while True:
-        part = log_slice(session, found, step, offset, tail_lines, attempt)
-        yield part.data
-        if part.eof or (offset is not None and part.next_offset <= offset):
-            return
-        offset, attempt = part.next_offset, part.attempt
-
-
 def environment(session: Session, found: Found) -> dict[str, str]:
     """What the job's command found in its environment, by name; empty when it never started."""
     return session.backend(found.machine).environment(found.report.job_id)
@@ -335,14 +330,6 @@ def source_diff(session: Session, found: Found) -> bytes | None:
 def reached(session: Session, found: Found) -> Reached | None:
     """Where the way to a job's machine led; None for this machine."""
     return session.backend(found.machine).reached()
-
-
-def log_slice(
-    session: Session, found: Found, step: str, offset: int | None, tail_lines: int, attempt: int = 0
-) -> LogSlice:
-    """One slice of a step's log, of at most 256 KiB; with `offset` None its last lines; `attempt` 0 is the newest."""
-    job_id = found.report.job_id
-    return session.backend(found.machine).log(job_id, step, offset, REPLY_CAP_BYTES, tail_lines, attempt)
 
 
 def settled(found: Found) -> bool:

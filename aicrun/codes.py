@@ -76,6 +76,13 @@ AIC-E023 the command that prints a secret failed
   The command of a secret runs on this client, through sh, when a run is started or uploaded again. It ended with a code
   that is not 0, printed nothing, or took longer than two minutes.
   | pass show hf
+AIC-E024 no such checkpoint
+  A checkpoint is named by latest, best, its name, or its id. latest is the newest that is whole; best needs an eval
+  loss, which trainer_state.json tells.
+  | aicrun checkpoints sft-run
+AIC-E025 the checkpoint is not whole
+  A file of it is missing, shorter than its header says, or was written to within the last minute.
+  | aicrun checkpoints sft-run
 AIC-E019 machines.yaml cannot be changed by a command
   It is laid out in a way that a small change would not keep: a list in brackets, say. Nothing was written.
   | aicrun explain machines

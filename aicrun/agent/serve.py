@@ -68,6 +68,7 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "files_look": ("file_batches", "look"),
     "files_put": ("file_batches", "put"),
     "git_source": ("git_mirror", "source"),
+    "checkpoints": ("checkpoints", "checkpoints"),
     "exec": ("execute", "start"),
     "exec_more": ("execute", "more"),
 }

@@ -34,6 +34,8 @@ COMMANDS = {
     "inspect": ("looks", "Everything about one run, as YAML"),
     "logs": ("looks", "Print a run's log"),
     "wait": ("looks", "Wait until a run ended; exit as it ended"),
+    "checkpoints": ("checkpoints", "List a run's checkpoints, whole or not"),
+    "fetch": ("checkpoints", "Bring a run's checkpoint here"),
     "stop": ("verbs", "Stop a run with its whole process tree"),
     "upload": ("verbs", "Upload an ended run's checkpoints again"),
     "delete": ("verbs", "Remove an ended run's records and logs"),

@@ -31,8 +31,8 @@ def push_command(screen: Screen, path: str, there: str, replace: bool, machines:
     machine, to = _there(there)
     with open_session(screen, machines) as (session, _), Bar(screen) as bar:
         session.machine(machine)
-        _interruptible(screen, f"aicrun push {path} {there}")
-        with _told_how(screen, machine, to):
+        interruptible(screen, f"aicrun push {path} {there}")
+        with told_how(screen, machine, to):
             moved = api.transfer.push(session, path, machine, to, replace, bar.tell)
     return _done(screen, "push", moved)
 
@@ -49,8 +49,8 @@ def pull_command(screen: Screen, there: str, path: str, replace: bool, machines:
     machine, source = _there(there)
     with open_session(screen, machines) as (session, _), Bar(screen) as bar:
         session.machine(machine)
-        _interruptible(screen, f"aicrun pull {there} {path}")
-        with _told_how(screen, machine, source):
+        interruptible(screen, f"aicrun pull {there} {path}")
+        with told_how(screen, machine, source):
             moved = api.transfer.pull(session, machine, source, path, replace, bar.tell)
     return _done(screen, "pull", moved)
 
@@ -64,7 +64,7 @@ def _there(text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _told_how(screen: Screen, machine: str, path: str) -> Iterator[None]:
+def told_how(screen: Screen, machine: str, path: str) -> Iterator[None]:
     """A refusal of the machine's, and a connection that is lost, get the command to type next."""
     try:
         yield
@@ -84,7 +84,8 @@ def _told_how(screen: Screen, machine: str, path: str) -> Iterator[None]:
         raise
 
 
-def _interruptible(screen: Screen, again: str) -> None:
+def interruptible(screen: Screen, again: str) -> None:
+    """What Ctrl-C leaves behind, and the command that goes on with it."""
     screen.interrupted = ("What is whole is in place; the rest lies beside it.", f"Go on with: {again}")
 
 

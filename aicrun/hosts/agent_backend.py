@@ -6,13 +6,14 @@ nobody up.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import IO, Any, TypeVar
 
 from aicrun.errors import AgentBroken
+from aicrun.hosts import agent_logs
 from aicrun.hosts.agent_files import AgentFiles
 from aicrun.hosts.agent_link import DEADLINE_S, AgentLink
 from aicrun.hosts.agent_store import lacking, send
@@ -32,16 +33,13 @@ from aicrun.hosts.backend import (
 from aicrun.hosts.bundle import Bundle, build
 from aicrun.hosts.transport import Transport
 from aicrun.spec.model import Reached
+from aicrun.wire.checkpoint import Checkpointed
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import Drain, GitSource, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
-from aicrun.wire.names import FOLLOW_CAP_BYTES, REPLY_CAP_BYTES
 
 T = TypeVar("T")
 
-FOLLOW_WAIT_S = 10.0
-# Slices of a followed log, 1 MiB at most, that are asked for before the first of them has come.
-SLICES_AHEAD = 4
 # A driver that hangs is asked three times over: by the login, by a run's launcher, by a bare environment.
 DOCTOR_DEADLINE_S = 120.0
 # A clock that differs by more is a note.
@@ -139,40 +137,16 @@ class AgentBackend:
         self, job_id: str, step: str, offset: int | None, limit: int, tail_lines: int, attempt: int = 0
     ) -> LogSlice:
         """A slice of a step's log."""
-        body = _log_body(job_id, step, offset, limit, tail_lines, attempt)
-        return self._slice(*self._link.call("log", body))[0]
+        return agent_logs.one(self._link, agent_logs.asked(job_id, step, offset, limit, tail_lines, attempt))
 
     def follow(self, job_id: str, step: str, offset: int, attempt: int = 0) -> Iterator[LogSlice]:
-        """Slices as they grow, on a connection of its own, until the step has ended and all was read.
+        """Slices as they grow, on a connection of its own, until the step has ended and all was read."""
+        with closing(AgentLink(self._transport, self._bundle)) as link:
+            yield from agent_logs.followed(link, job_id, step, offset, attempt)
 
-        An empty one comes when nothing grew for `FOLLOW_WAIT_S`.
-        """
-        link = AgentLink(self._transport, self._bundle)
-        try:
-            for found, has_ended in self._told(link, _log_body(job_id, step, offset, REPLY_CAP_BYTES, 0, attempt)):
-                if found.data or not has_ended:
-                    yield found
-                if has_ended and found.eof:
-                    return
-        finally:
-            link.close()
-
-    def _told(self, link: AgentLink, body: dict[str, Any]) -> Iterator[tuple[LogSlice, bool]]:
-        """Slice after slice, for ever; so many are asked for beforehand that no answer waits for its question."""
-        while True:
-            found, has_ended = self._slice(*link.call("log", dict(body, wait_s=FOLLOW_WAIT_S)))
-            # Where nothing has begun the question stays; else it is that step and attempt to the end: a retry is
-            # followed by whoever wants it.
-            if found.step:
-                break
-            yield found, has_ended
-        on = {"go_on": True, "limit": FOLLOW_CAP_BYTES, "wait_s": FOLLOW_WAIT_S}
-        more = link.answers_ahead("log", itertools.repeat((on, b"")), SLICES_AHEAD, is_told=True)
-        # What follows is asked for before anybody takes the time to read.
-        next(more)
-        yield found, has_ended
-        for answer, data in more:
-            yield self._slice(answer, data)
+    def checkpoints(self, job_id: str) -> Checkpointed:
+        """The checkpoints of a job's run."""
+        return self._record(Checkpointed, self._call("checkpoints", job_id=job_id).get("checkpointed"))
 
     def stop(self, job_id: str, by: str, grace_s: int | None) -> JobReport:
         """Ask a job to end; the intent is recorded when this returns."""
@@ -293,7 +267,7 @@ class AgentBackend:
             yield Said(b"", b"")
             link.call("exec", body, wanted.stdin)
             while True:
-                answer, data = link.call("exec_more", {"wait_s": FOLLOW_WAIT_S})
+                answer, data = link.call("exec_more", {"wait_s": agent_logs.FOLLOW_WAIT_S})
                 found = self._said(answer, data)
                 yield found
                 if found.ended:
@@ -330,23 +304,6 @@ class AgentBackend:
             raise self._nonsense(f"{name} answered no object")
         return answer
 
-    def _slice(self, answer: Any, data: bytes) -> tuple[LogSlice, bool]:
-        try:
-            next_offset = int(answer["next_offset"])
-            found = LogSlice(
-                data=data,
-                offset=int(answer["offset"]),
-                next_offset=next_offset,
-                eof=bool(answer["eof"]),
-                dropped_bytes=int(answer.get("dropped_bytes") or 0),
-                gap_bytes=int(answer.get("gap_bytes") or 0),
-                step=str(answer.get("step") or ""),
-                attempt=int(answer.get("attempt") or 1),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._nonsense(f"a log slice without {error}") from error
-        return found, bool(answer.get("ended"))
-
     def _report(self, answer: dict[str, Any]) -> JobReport:
         return self._record(JobReport, answer.get("report"))
 
@@ -380,11 +337,6 @@ class AgentBackend:
 
     def _nonsense(self, what: str) -> AgentBroken:
         return AgentBroken("AIC-E512", f"the agent of {self.machine} cannot be understood: {what}")
-
-
-def _log_body(job_id: str, step: str, offset: int | None, limit: int, tail_lines: int, attempt: int) -> dict[str, Any]:
-    about = {"job_id": job_id, "step": step, "offset": offset, "limit": limit}
-    return {**about, "tail_lines": tail_lines, "attempt": attempt, "wait_s": 0}
 
 
 def _clock(there: Any, before: float, after: float) -> tuple[dict[str, str], ...]:

@@ -40,7 +40,7 @@ DROP_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
 
 # What changes nothing over there is asked together with the first words, a round trip earlier; whoever answers them
 # without being the agent that is meant does no harm with it.
-_HARMLESS = frozenset(("survey", "look", "jobs", "job", "environment", "wait", "log", "notes"))
+_HARMLESS = frozenset(("survey", "look", "jobs", "job", "environment", "wait", "log", "notes", "checkpoints"))
 Asked = tuple[str, dict[str, Any], bytes]
 
 _STATE = "state_unusable"

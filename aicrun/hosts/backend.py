@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from aicrun.spec.model import Reached
+from aicrun.wire.checkpoint import Checkpointed
 from aicrun.wire.facts import Drain, GitSource, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
 
@@ -287,6 +288,10 @@ class Backend(Protocol):
 
     def forget(self, job_id: str, by: str) -> JobReport:
         """A person says that an `unknown` job does not count any more."""
+        ...
+
+    def checkpoints(self, job_id: str) -> Checkpointed:
+        """The checkpoints in the folder of a job's run, newest first; also while it runs."""
         ...
 
     def notes(self) -> str:

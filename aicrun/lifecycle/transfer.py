@@ -65,7 +65,11 @@ def pull(session: Session, machine: str, path: str, to: str, replace: bool, tell
     """
     backend = session.backend(session.machine(machine).name)
     found = backend.files(path)
-    top = _target(to, found.path)
+    return bring(backend, found, _target(to, found.path), replace, tell)
+
+
+def bring(backend: Backend, found: RemoteFiles, top: str, replace: bool, tell: Tell) -> Moved:
+    """Bring what was found over there here as `top`; raises as `pull`."""
     plan = tuple((name, os.path.join(top, name) if name else top, size, mode) for name, size, mode in _safe(found))
     whole, done, same = sum(size for _, _, size, _ in plan), 0, 0
     there = {name: _is_there(backend, found, name, place, size, replace) for name, place, size, _ in plan}

@@ -64,6 +64,7 @@ CALLS = (
     "store_part",
     "git_source",
     "source_diff",
+    "checkpoints",
 )
 
 REFUSALS = (

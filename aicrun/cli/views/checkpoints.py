@@ -1,0 +1,91 @@
+"""The table of `checkpoints`, in 80 columns: what nobody wrote down has no column."""
+
+from __future__ import annotations
+
+from aicrun import api
+from aicrun.cli.screen import Screen, styled
+from aicrun.plan.words import cells, counted, cut, duration, harmless, size, some
+
+_NAME_LEAST = 12
+_COLOURS = {"yes": "green", "settled": "green", "no": "red", "writing": "yellow"}
+_REASONS_MOST = 3
+
+
+def checkpoint_lines(screen: Screen, found: api.Found, seen: api.Checkpointed) -> list[str]:
+    """One row a checkpoint, newest first; then the totals, what is not whole, and the commands to go on with."""
+    if not seen.checkpoints:
+        where = f": {harmless(seen.path)} on {found.machine} is empty or not there" if seen.path else ""
+        return [f"{harmless(found.report.run)} has saved no checkpoint{where}."]
+    shown = _table(screen, seen.checkpoints)
+    whole = [one for one in seen.checkpoints if one.complete in ("yes", "settled")]
+    free = f"; {size(seen.free_bytes)} free there" if seen.free_bytes is not None else ""
+    total = sum(one.bytes for one in seen.checkpoints)
+    shown += ["", f"{counted(len(seen.checkpoints), 'checkpoint')} on {found.machine}, {size(total)}{free}."]
+    shown += [f"{counted(seen.omitted, 'older one')} not shown."] if seen.omitted else []
+    shown += _models(screen, seen.checkpoints)
+    bad = [one for one in seen.checkpoints if one.complete == "no"]
+    for one in bad[:_REASONS_MOST]:
+        words = f"{_name(one)} is not whole: {harmless(one.why)}"
+        shown.append(styled("yellow", cut(words, screen.width, screen.mark)))
+    if len(bad) > _REASONS_MOST:
+        shown.append(styled("yellow", f"and {len(bad) - _REASONS_MOST} more that are not whole"))
+    if whole:
+        shown.append(f"  fetch the newest  aicrun fetch {found.report.run}")
+    return shown
+
+
+def _table(screen: Screen, rows: tuple[api.Checkpoint, ...]) -> list[str]:
+    columns: list[tuple[str, bool, list[str]]] = [
+        ("checkpoint", False, [_name(one) for one in rows]),
+        ("step", True, [_number(one.step) for one in rows]),
+        ("loss", True, [_number(one.train_loss) for one in rows]),
+        ("eval", True, [_number(one.eval_loss) for one in rows]),
+        ("size", True, [size(one.bytes) for one in rows]),
+        ("files", True, [str(one.files) for one in rows]),
+        ("age", True, [duration(one.age_s) for one in rows]),
+        ("complete", False, [one.complete for one in rows]),
+        ("uploaded", False, ["-" if (age := one.uploaded_age_s) is None else f"{duration(age)} ago" for one in rows]),
+    ]
+    columns = [column for column in columns if column[0] == "uploaded" or set(column[2]) != {"-"}]
+    widths = [max(map(cells, (head, *texts))) for head, _, texts in columns]
+    while sum(widths) + 2 * (len(widths) - 1) > screen.width and any(head == "files" for head, _, _ in columns):
+        at = next(at for at, (head, _, _) in enumerate(columns) if head == "files")
+        del columns[at], widths[at]
+    # A long name gives way before a figure does.
+    widths[0] = max(_NAME_LEAST, min(widths[0], screen.width - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    shown = [_line(screen, [(head, right) for head, right, _ in columns], widths)]
+    for row, one in enumerate(rows):
+        texts = [(column[row], right) for _, right, column in columns]
+        shown.append(_line(screen, texts, widths, one.complete))
+    return shown
+
+
+def _line(screen: Screen, texts: list[tuple[str, bool]], widths: list[int], complete: str = "") -> str:
+    parts = []
+    for (text, right), width in zip(texts, widths, strict=True):
+        shown = cut(text, width, screen.mark)
+        pad = " " * max(0, width - cells(shown))
+        filled = pad + shown if right else shown + pad
+        parts.append(styled(_COLOURS[complete], filled) if complete and text == complete else filled)
+    return "  ".join(parts).rstrip()
+
+
+def _models(screen: Screen, rows: tuple[api.Checkpoint, ...]) -> list[str]:
+    """What model they are, and which can be loaded for inference as they are."""
+    told = {f"{one.model} ({one.version})" if one.version else one.model for one in rows if one.model}
+    models = sorted(map(harmless, told))
+    ready = [_name(one) for one in rows if one.inference_ready]
+    shown = [f"Model: {some(models, 3)}."] if models else []
+    every = len(ready) == len(rows) > 1
+    shown += [f"Ready for inference: {'all of them' if every else some(ready, 3)}."] if ready else []
+    return [cut(line, screen.width, screen.mark) for line in shown]
+
+
+def _name(one: api.Checkpoint) -> str:
+    return "(top folder)" if one.name == "." else harmless(one.name)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.4g}"

@@ -1,0 +1,85 @@
+"""Brings a checkpoint of a run here: which one is meant, and what of it belongs to it. It must not change it there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+
+from aicrun.errors import UsageError, Way
+from aicrun.lifecycle.find import Found
+from aicrun.lifecycle.session import Session
+from aicrun.lifecycle.transfer import Moved, Tell, bring
+from aicrun.wire import checkpoint as wire
+from aicrun.wire.checkpoint import Checkpoint, Checkpointed
+
+LATEST, BEST = "latest", "best"
+_ID_LEAST = 4
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A checkpoint of a run, and the folder over there that it lies in."""
+
+    found: Found
+    folder: str
+    checkpoint: Checkpoint
+
+    @property
+    def place(self) -> str:
+        """Its path over there."""
+        is_top = self.checkpoint.name == wire.TOP
+        return self.folder if is_top else f"{self.folder.rstrip('/')}/{self.checkpoint.name}"
+
+
+def meant_checkpoint(found: Found, seen: Checkpointed, wanted: str) -> Chosen:
+    """The checkpoint that a person names: `latest`, `best`, a name, or four or more digits of an id.
+
+    `latest` is the newest that is whole, `best` the one of those with the lowest eval loss. Raises `UsageError`
+    (AIC-E024) when there is none, (AIC-E025) for one that is not whole.
+    """
+    run, whole = found.report.run, [one for one in seen.checkpoints if one.complete in (wire.YES, wire.SETTLED)]
+    look = Way("see what there is", f"aicrun checkpoints {run}")
+    if wanted == LATEST:
+        if not whole:
+            what = "no checkpoint of it is whole yet" if seen.checkpoints else "it has saved no checkpoint"
+            raise UsageError("AIC-E024", f"{run}: {what}", ways=(look,))
+        return _checked(Chosen(found, seen.path, whole[0]))
+    if wanted == BEST:
+        rated = [(one.eval_loss, place) for place, one in enumerate(whole) if one.eval_loss is not None]
+        if not rated:
+            raise UsageError("AIC-E024", f"{run}: no checkpoint that is whole tells an eval loss", ways=(look,))
+        return _checked(Chosen(found, seen.path, whole[min(rated)[1]]))
+    named = [one for one in seen.checkpoints if one.name == wanted]
+    named = named or [one for one in seen.checkpoints if len(wanted) >= _ID_LEAST and one.id.startswith(wanted)]
+    if len(named) != 1:
+        some = ", ".join(one.name for one in seen.checkpoints[:_SHOWN])
+        facts = (("there are", some),) if some else ()
+        what = "more than one checkpoint" if named else "no checkpoint"
+        raise UsageError("AIC-E024", f"{run}: {what} is called {wanted}", facts=facts, ways=(look,))
+    return _checked(Chosen(found, seen.path, named[0]))
+
+
+def fetch(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tell) -> Moved:
+    """Bring it into the folder `to`, under its own name; the files at the top under the run's. Raises as `pull`."""
+    backend = session.backend(chosen.found.machine)
+    files = backend.files(chosen.place)
+    name = chosen.checkpoint.name
+    if name == wire.TOP:
+        # Folders beside them are checkpoints of their own.
+        files = with_fields(files, files=tuple(row for row in files.files if "/" not in row[0]))
+        name = chosen.found.report.run
+    return bring(backend, files, os.path.join(to, name), replace, tell)
+
+
+def _checked(chosen: Chosen) -> Chosen:
+    one, run = chosen.checkpoint, chosen.found.report.run
+    if one.complete not in (wire.YES, wire.SETTLED):
+        why = one.why or "it changed less than a minute ago"
+        pull = Way("bring it as it is", f"aicrun pull {chosen.found.machine}:{chosen.place} .")
+        raise UsageError("AIC-E025", f"{one.name} of {run} is not whole: {why}", ways=(pull,))
+    if "/" in one.name or one.name in ("", ".."):
+        told = f"{chosen.found.machine} tells a checkpoint whose name leads elsewhere: {one.name!r}"
+        raise UsageError("AIC-E024", told)
+    return chosen

@@ -1,0 +1,49 @@
+"""One checkpoint of a run, as its host sees it. It must not know how that was found out."""
+
+from typing import Optional, Tuple
+
+from aicrun.wire import lean
+
+# Whole by what lies in it, or by its name not; else by time: nothing of it changed for a while, or something just did.
+YES, NO, SETTLED, WRITING = "yes", "no", "settled", "writing"
+COMPLETE = (YES, NO, SETTLED, WRITING)
+# The name of what lies at the top of the folder, beside the checkpoints that are folders.
+TOP = "."
+
+
+@lean.dataclass(frozen=True)
+class Checkpoint:
+    """A file or folder in the run's checkpoint folder; `id` is 8 hex, the same for one name of one run.
+
+    `complete` is one of `COMPLETE`, `why` its reason where it is `no`. `age_s` since the newest change below it. A step
+    or loss that nobody wrote down is absent, a model or version empty. `uploaded_age_s`: since an upload of exactly
+    these bytes was verified, absent when there was none.
+    """
+
+    id: str
+    name: str
+    bytes: int = 0
+    files: int = 0
+    age_s: float = 0.0
+    complete: str = SETTLED
+    why: str = ""
+    step: Optional[int] = None
+    train_loss: Optional[float] = None
+    eval_loss: Optional[float] = None
+    model: str = ""
+    version: str = ""
+    inference_ready: bool = False
+    uploaded_age_s: Optional[float] = None
+
+
+@lean.dataclass(frozen=True)
+class Checkpointed:
+    """The checkpoints in the folder `path`, newest first; `omitted` older ones are not told.
+
+    `free_bytes` is the room that is left beside them, absent when there is no such folder.
+    """
+
+    path: str
+    checkpoints: Tuple[Checkpoint, ...] = ()
+    omitted: int = 0
+    free_bytes: Optional[int] = None

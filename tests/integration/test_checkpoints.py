@@ -1,0 +1,102 @@
+"""What a run has saved is listed while it runs, and brought here whole, by a person at a terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from integration.project import Project
+from support import until
+
+TRAINER = """\
+import json, os, struct, sys, time
+out = os.environ["AICRUN_CHECKPOINT_DIR"]
+header = json.dumps({"w": {"dtype": "F32", "shape": [64], "data_offsets": [0, 256]}}).encode()
+whole = struct.pack("<Q", len(header)) + header + bytes(range(256))
+for step, loss in ((500, 0.25), (1000, 0.5), (1500, 0.75)):
+    folder = os.path.join(out, "checkpoint-%d" % step)
+    os.makedirs(folder)
+    with open(os.path.join(folder, "model.safetensors"), "wb") as stream:
+        stream.write(whole if step < 1500 else whole[:-8])
+    with open(os.path.join(folder, "config.json"), "w") as stream:
+        json.dump({"model_type": "gpt2", "transformers_version": "4.46.1"}, stream)
+    if step < 1500:
+        state = {"global_step": step, "log_history": [{"loss": 2 * loss}, {"eval_loss": loss}]}
+        with open(os.path.join(folder, "trainer_state.json"), "w") as stream:
+            json.dump(state, stream)
+print("saved", flush=True)
+while not os.path.exists(os.path.join(os.environ["HOME"], "go")):
+    time.sleep(0.05)
+"""
+
+
+def saved(project: Project) -> Path:
+    """A run that goes on after it has saved two whole checkpoints and a half one; its checkpoint folder."""
+    (project.folder / "work.py").write_text(TRAINER)
+    project.write(more="checkpoints: {path: out}\n")
+    done = project.apply()
+    assert done.returncode == 0, done.stdout + done.stderr
+    until(lambda: "saved" in project.run("logs", "quick").stdout)
+    return Path(json.loads(project.run("checkpoints", "quick", "--json").stdout)["path"])
+
+
+def flat(done: subprocess.CompletedProcess[str]) -> str:
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_run_that_goes_on_tells_what_it_has_saved_and_gives_it_away(project: Project) -> None:
+    folder = saved(project)
+    told = json.loads(project.run("checkpoints", "quick", "--json").stdout)
+    assert told["machine"] == "here" and told["free_bytes"] > 0
+    rows = {row["name"]: row for row in told["checkpoints"]}
+    assert {name: (row["complete"], row["step"], row.get("eval_loss")) for name, row in rows.items()} == {
+        "checkpoint-500": ("yes", 500, 0.25),
+        "checkpoint-1000": ("yes", 1000, 0.5),
+        "checkpoint-1500": ("no", 1500, None),
+    }
+    shown = flat(project.run("checkpoints", "quick"))
+    assert "checkpoint-1500 is not whole: model.safetensors has " in shown and "Model: gpt2 (4.46.1)." in shown
+
+    for asked, name in (((), "checkpoint-1000"), (("best",), "checkpoint-500"), (("--checkpoint", "best"), "")):
+        done = project.run("fetch", "quick", *asked, "-o", "got")
+        assert done.returncode == 0, flat(done)
+        assert not name or f"got/{name}" in flat(done)
+    for name in ("checkpoint-500", "checkpoint-1000"):
+        here, there = project.folder / "got" / name, folder / name
+        assert {path.name: path.read_bytes() for path in here.iterdir()} == {
+            path.name: path.read_bytes() for path in there.iterdir()
+        }
+
+    done = project.run("fetch", "quick", rows["checkpoint-1500"]["id"])
+    assert done.returncode == 3 and "checkpoint-1500 of quick is not whole" in flat(done)
+    assert not (project.folder / "checkpoint-1500").exists()
+    done = project.run("fetch", "quick", "nothing")
+    assert done.returncode == 3 and "no checkpoint is called nothing" in flat(done)
+
+    (project.folder / "got/checkpoint-500/config.json").write_text("mine")
+    done = project.run("fetch", "quick", "checkpoint-500", "-o", "got")
+    assert done.returncode == 3 and "is there already and differs" in flat(done)
+    assert (project.folder / "got/checkpoint-500/config.json").read_text() == "mine"
+    (project.person.home / "go").touch()
+    assert project.run("wait", "quick").returncode == 0
+    # The run is over: nobody writes to it any more, and the half one stays half.
+    assert '"complete": "no"' in project.run("checkpoints", "quick", "--json").stdout
+
+
+def test_a_model_at_the_top_comes_without_the_folders_beside_it(project: Project) -> None:
+    work = 'mkdir "$AICRUN_CHECKPOINT_DIR/checkpoint-5" && cd "$AICRUN_CHECKPOINT_DIR" && echo x >checkpoint-5/w.dat'
+    project.write(f"""'{work} && sleep 0.05 && echo "{{}}" >config.json && echo w >model.bin'""")
+    assert project.apply("--follow").returncode == 0
+    assert "(top folder)" in project.run("checkpoints", "quick").stdout
+    done = project.run("fetch", "quick")
+    assert done.returncode == 0, flat(done)
+    assert sorted(path.name for path in (project.folder / "quick").rglob("*")) == ["config.json", "model.bin"]
+
+
+def test_a_run_that_saved_nothing_says_so(project: Project) -> None:
+    project.write("'true'", more="checkpoints: {path: out}\n")
+    assert project.apply("--follow").returncode == 0
+    assert "quick has saved no checkpoint" in project.run("checkpoints", "quick").stdout
+    done = project.run("fetch", "quick")
+    assert done.returncode == 3 and "it has saved no checkpoint" in flat(done)

@@ -1,0 +1,43 @@
+"""The table of checkpoints, held by golden files; `AICRUN_FREEZE=1` writes them anew for a reviewer to read."""
+
+from __future__ import annotations
+
+from job_reports import succeeded
+from unit.cli.test_screens import held
+
+from aicrun.cli.screen import Screen
+from aicrun.cli.views.checkpoints import checkpoint_lines
+from aicrun.wire.checkpoint import Checkpoint, Checkpointed
+
+PATH = "/home/ana/aic-jobs/sft-run/checkpoints/51c0aa17be02d9f3"
+GIB = 1 << 30
+
+
+def test_what_a_trainer_saved() -> None:
+    model = {"model": "meta-llama/Llama-3.2-8B", "version": "4.46.1", "bytes": int(16.1 * GIB), "files": 14}
+    rows = (
+        Checkpoint("a", "checkpoint-4000", age_s=20, complete="writing", step=4000, bytes=3 * GIB, files=2),
+        Checkpoint("b", "checkpoint-3500", age_s=540, complete="no", why="trainer_state.json is missing", **model),
+        Checkpoint("c", "checkpoint-3000", age_s=3300, complete="yes", step=3000, train_loss=0.31234567,
+                   eval_loss=0.4012, inference_ready=True, **model),
+        Checkpoint("d", "checkpoint-2500", age_s=4680, complete="yes", step=2500, train_loss=1.0, eval_loss=0.4312,
+                   inference_ready=True, uploaded_age_s=3240, **model),
+    )  # fmt: skip
+    held("checkpoints", checkpoint_lines(Screen(), succeeded(), Checkpointed(PATH, rows, 3, 212 * GIB)))
+
+
+def test_single_files_of_one_who_writes_no_state() -> None:
+    rows = (
+        Checkpoint("a", "best\x1b[31m.pt", age_s=20, complete="settled", bytes=1024, files=1),
+        Checkpoint("b", "a-very-long-name-" * 8 + ".pt", age_s=20, complete="yes", bytes=1024, files=1),
+    )
+    held("checkpoints_files", checkpoint_lines(Screen(), succeeded(), Checkpointed(PATH, rows, 0, GIB)))
+
+
+def test_nothing_was_saved() -> None:
+    found = succeeded()
+    shown = [
+        *checkpoint_lines(Screen(), found, Checkpointed(PATH)),
+        *checkpoint_lines(Screen(), found, Checkpointed("")),
+    ]
+    held("checkpoints_none", shown)
