@@ -61,6 +61,9 @@ def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, 
         # An environment of ours has no pip: the next one on PATH would install into the system's or conda's Python.
         found.setdefault("PIP_REQUIRE_VIRTUALENV", "1")
     found.update(_ours(request, attempt, found["HOME"]))
+    for name, value in _more_caches(request.env).items():
+        # One that the login has set is the account's own wish.
+        found.setdefault(name, value)
     found.update(request.env)
     token = os.path.join(found["HOME"], ".cache/huggingface/token")
     if found["HF_HOME"] != os.path.dirname(token) and "HF_TOKEN" not in found and os.path.exists(token):
@@ -99,6 +102,26 @@ def caches(data: str, account_home: str) -> Tuple[str, str, str]:
         return os.path.join(data, "cache"), os.path.join(data, "hf"), os.path.join(data, "torch")
     cache = os.path.join(account_home, ".cache")
     return cache, os.path.join(cache, "huggingface"), os.path.join(cache, "torch")
+
+
+def _more_caches(env: Mapping[str, str]) -> Dict[str, str]:
+    """Where other programs keep what they can get again: below the data volume, where this account may write there.
+
+    uv links what it installs out of its cache, which it can on one file system alone.
+    """
+    data = env.get(names.VARIABLES["machine.data"], "")
+    base = env.get("XDG_CACHE_HOME", "") or (os.path.join(data, "cache") if data else "")
+    if not data or not os.access(_nearest(base), os.W_OK):
+        return {}
+    kinds = {"UV_CACHE_DIR": "uv", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+    return dict({name: os.path.join(base, kind) for name, kind in kinds.items()}, XDG_CACHE_HOME=base)
+
+
+def _nearest(path: str) -> str:
+    """The folder, or the one above it that is there."""
+    while not os.path.isdir(path) and path not in ("", "/"):
+        path = os.path.dirname(path.rstrip("/"))
+    return path or "/"
 
 
 def _ours(request: JobRequest, attempt: int, account_home: str) -> Dict[str, str]:

@@ -117,7 +117,8 @@ class Git:
 
 def _environment(env: Mapping[str, str], url: str) -> Dict[str, str]:
     found = {key: value for key, value in env.items() if not key.startswith("GIT_") or key in _KEPT}
-    for name in ("SSH_AUTH_SOCK", "SSH_AGENT_PID"):
+    # A job's caches may lie elsewhere; what keeps the account's credentials for git does not move with them.
+    for name in ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "XDG_CACHE_HOME"):
         found.pop(name, None)
     is_here = url.startswith(("/", "file:"))
     # An empty GIT_ASKPASS is one that is set: nothing else is looked for then.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from accounts import NOBODY, told
 
 from aicrun.agent.environment import environment, kept
 from aicrun.agent.home import Home
@@ -52,6 +53,34 @@ def test_caches_are_always_set_below_data_or_in_the_home(account: Path, job: Job
     with_data = environment(job(env={"AICRUN_MACHINE_DATA": "/data"}), 1, login)
     assert with_data["TORCH_HOME"] == "/data/torch"
     assert environment(job(env={"HF_HOME": "/data/hf"}), 1, login)["HF_HOME"] == "/data/hf"
+
+
+CACHES = {
+    **{"UV_CACHE_DIR": "uv", "TRITON_CACHE_DIR": "triton"},
+    **{"TORCHINDUCTOR_CACHE_DIR": "inductor", "XDG_CACHE_HOME": ""},
+}
+
+
+def test_what_programs_can_get_again_lies_below_data_where_it_may_be_written(
+    account: Path, job: Job, tmp_path: Path
+) -> None:
+    login, data = {"HOME": str(account)}, tmp_path / "data"
+    data.mkdir()
+    below = {"AICRUN_MACHINE_DATA": str(data)}
+    found = environment(job(env=below), 1, login)
+    assert {name: found[name] for name in CACHES} == {
+        name: f"{data}/cache/{folder}".rstrip("/") for name, folder in CACHES.items()
+    }
+    # Without a data volume each program has its own place, which the account may have filled.
+    assert not set(CACHES) & set(environment(job(), 1, login))
+    kept = environment(job(env=below), 1, dict(login, UV_CACHE_DIR="/big/uv"))
+    assert kept["UV_CACHE_DIR"] == "/big/uv"
+    mine = environment(job(env=dict(below, XDG_CACHE_HOME="/nowhere/at/all", TRITON_CACHE_DIR="/t")), 1, login)
+    assert (mine["XDG_CACHE_HOME"], mine["TRITON_CACHE_DIR"]) == ("/nowhere/at/all", "/t")
+    if os.geteuid() == 0:
+        data.chmod(0o755)
+        theirs = told(lambda: sorted(set(CACHES) & set(environment(job(env=below), 1, login))), NOBODY)
+        assert theirs == []
 
 
 def test_a_login_to_the_hub_is_found_again_when_its_cache_moved(account: Path, job: Job) -> None:
