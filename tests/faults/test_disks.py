@@ -249,7 +249,8 @@ def test_an_environment_that_stands_by_now_needs_no_room(rig: Rig, work_disk: Pa
     wanted = Room("the environment", str(work_disk), 60 * MIB, 0, "cafe")
     with pytest.raises(Refusal, match=r"60\.0 MiB needed"):
         rig.start("env-run", "touch ran", room=(wanted,))
-    (work_disk / "cafe").mkdir()
+    (work_disk / "cafe/bin").mkdir(parents=True)
+    (work_disk / "cafe/bin/python").touch()
     (work_disk / "cafe/complete").write_text('{"schema": 1, "key": "cafe"}')
     job = rig.start("env-run", "exit 7", room=(wanted,))
     assert status_of(rig.ended(job)).code == 7
