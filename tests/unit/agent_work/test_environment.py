@@ -56,8 +56,10 @@ def test_caches_are_always_set_below_data_or_in_the_home(account: Path, job: Job
 
 
 CACHES = {
-    **{"UV_CACHE_DIR": "uv", "TRITON_CACHE_DIR": "triton"},
-    **{"TORCHINDUCTOR_CACHE_DIR": "inductor", "XDG_CACHE_HOME": ""},
+    "UV_CACHE_DIR": "uv",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "XDG_CACHE_HOME": "",
 }
 
 
