@@ -18,6 +18,7 @@ from aicrun.wire.hashes import sha256, tree_hash
 HASH = re.compile(r"[0-9a-f]{64}\Z")
 KINDS = ("f", "x", "l")
 # No two contents that arrive share a name while they do, whichever process brings them.
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _OWN, _NUMBERS = os.urandom(8).hex(), itertools.count()
 
 
@@ -77,24 +78,24 @@ def put(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any
     Refused at the first piece that does not have its SHA-256; those before it are kept.
     """
     if "hashes" not in body:
-        _keep(home, body.get("hash"), payload)
+        _keep(object_folder(home), body.get("hash"), payload)
         return {}, b""
     hashes, sizes = body.get("hashes"), body.get("sizes")
     if not isinstance(hashes, list) or not isinstance(sizes, list) or len(hashes) != len(sizes):
         raise Refused("invalid_request", "hashes and sizes are lists of one length", {})
     if not all(isinstance(size, int) and size >= 0 for size in sizes) or sum(sizes) != len(payload):
         raise Refused("invalid_request", "the sizes are not those of the bytes that came", {})
-    view, at = memoryview(payload), 0
+    view, at, objects = memoryview(payload), 0, object_folder(home)
     for content, size in zip(hashes, sizes):
-        _keep(home, content, view[at : at + size])
+        _keep(objects, content, view[at : at + size])
         at += size
     return {}, b""
 
 
-def _keep(home: Home, content: Any, raw: Any) -> None:
-    if not isinstance(content, str) or not HASH.match(content) or sha256(raw) != content:
+def _keep(objects: str, content: Any, raw: Any) -> None:
+    if not isinstance(content, str) or sha256(raw) != content:
         raise Refused("invalid_request", "the bytes do not have the hash they came under", {"hash": str(content)})
-    _place(object_path(home, content), raw)
+    _place("%s/%s/%s" % (objects, content[:2], content), raw)
 
 
 def put_part(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
@@ -172,18 +173,18 @@ def _touched(path: str) -> bool:
 
 def _place(path: str, raw: Any) -> None:
     # Without fsync: a loss of power may leave a wrong content, which laying out detects by its hash.
-    folder = os.path.dirname(path)
-    temporary = os.path.join(folder, ".put-%s-%d" % (_OWN, next(_NUMBERS)))
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    folder = path.rpartition("/")[0]
+    temporary = "%s/.put-%s-%d" % (folder, _OWN, next(_NUMBERS))
     try:
-        handle = os.open(temporary, flags, 0o600)
+        handle = os.open(temporary, _NEW, 0o600)
     except FileNotFoundError:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        handle = os.open(temporary, flags, 0o600)
+        handle = os.open(temporary, _NEW, 0o600)
     try:
         try:
-            while len(raw):
-                raw = raw[os.write(handle, raw) :]
+            written = os.write(handle, raw)
+            while written < len(raw):
+                written += os.write(handle, raw[written:])
         finally:
             os.close(handle)
         os.rename(temporary, path)

@@ -23,6 +23,9 @@ _CHUNK = 1024 * 1024
 # FICLONE of the kernel's include/uapi/linux/fs.h. Smaller files are quicker copied than asked about.
 _CLONE = 0x40049409
 _SHARED_BYTES = 1024 * 1024
+# A large tree is laid out by so many processes, each with so many files: their system calls take most of the time.
+_HANDS_MOST = 4
+_EACH_LEAST = 1000
 
 
 def working_tree(request: JobRequest) -> str:
@@ -95,12 +98,25 @@ def filling(home: Home, digest: str, whose: str = "the source's") -> Callable[[s
     outside. `whose` contents they are stands in the message.
     """
     entries = store.manifest(home, digest)
-    lacking = store.lacking(home, entries) if entries is not None else ()
-    if entries is None or lacking:
-        message = "the store lacks %d of %s contents; apply again sends them" % (max(1, len(lacking)), whose)
-        raise Refused("store_incomplete", message, {"tree": digest})
+    if entries is None:
+        raise _incomplete(digest, 1, whose)
     _check(entries)
-    return lambda growing: _lay_entries(home, entries, growing)
+
+    def fill(growing: str) -> None:
+        try:
+            _lay_entries(home, entries, growing)
+        except FileNotFoundError:
+            lacking = store.lacking(home, entries)
+            if not lacking:
+                raise
+            raise _incomplete(digest, len(lacking), whose) from None
+
+    return fill
+
+
+def _incomplete(digest: str, lacking: int, whose: str) -> Refused:
+    message = "the store lacks %d of %s contents; apply again sends them" % (lacking, whose)
+    return Refused("store_incomplete", message, {"tree": digest})
 
 
 def _grown(tree: str, fill: Callable[[str], None]) -> None:
@@ -120,18 +136,53 @@ def _grown(tree: str, fill: Callable[[str], None]) -> None:
 
 def _lay_entries(home: Home, entries: List[store.Entry], growing: str) -> None:
     objects = store.object_folder(home)
-    made: Set[str] = set()
+    for folder in dict.fromkeys(entry.path.rpartition("/")[0] for entry in entries):
+        _folder("%s/%s" % (growing, folder))
+    hands = min(_HANDS_MOST, len(os.sched_getaffinity(0)), len(entries) // _EACH_LEAST)
+    if hands < 2 or not _laid_by_many(objects, entries, growing, hands):
+        _lay(objects, entries, growing)
+    _check_links(growing, entries)
+
+
+def _lay(objects: str, entries: List[store.Entry], growing: str) -> None:
     for entry in entries:
-        place = growing + "/" + entry.path
-        folder = place.rpartition("/")[0]
-        if folder not in made:
-            _folder(folder)
-            made.add(folder)
+        place = "%s/%s" % (growing, entry.path)
         if entry.kind == "l":
             os.symlink(entry.content, place)
         else:
             _copy("%s/%s/%s" % (objects, entry.content[:2], entry.content), place, entry)
-    _check_links(growing, entries)
+
+
+def _laid_by_many(objects: str, entries: List[store.Entry], growing: str, hands: int) -> bool:
+    """Whether `hands` processes have laid it out together; where one failed nothing is there, for one to say why."""
+    each = (len(entries) + hands - 1) // hands
+    helpers = [_forked(objects, entries[at : at + each], growing) for at in range(each, len(entries), each)]
+    try:
+        _lay(objects, entries[:each], growing)
+        is_laid = True
+    except (OSError, Refused):
+        is_laid = False
+    ends = [os.waitpid(helper, 0)[1] for helper in helpers]
+    if is_laid and not any(ends):
+        return True
+    for entry in entries:
+        if os.path.lexists("%s/%s" % (growing, entry.path)):
+            os.unlink("%s/%s" % (growing, entry.path))
+    return False
+
+
+def _forked(objects: str, entries: List[store.Entry], growing: str) -> int:
+    """A process that lays out these and ends, its end 0 only when all are there; its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        _lay(objects, entries, growing)
+        code = 0
+    finally:
+        # Nothing of what it was forked from is ended with it, and nothing is said twice.
+        os._exit(code)
 
 
 def _check(entries: List[store.Entry]) -> None:
@@ -177,10 +228,12 @@ def _copy(source: str, place: str, entry: store.Entry) -> None:
         try:
             # Never a hard link: the tree is the job's own, and what it writes must not reach the store.
             is_shared = entry.size >= _SHARED_BYTES and _cloned(into, out)
-            while True:
-                chunk = os.read(into, _CHUNK)
-                if not chunk:
-                    break
+            asked = min(_CHUNK, entry.size + 1)
+            got = asked
+            # A file gives less than it is asked for at its end only.
+            while got == asked:
+                chunk = os.read(into, asked)
+                got = len(chunk)
                 seen.update(chunk)
                 while chunk and not is_shared:
                     chunk = chunk[os.write(out, chunk) :]

@@ -6,6 +6,7 @@ It must not decide what is sent. A file that is not what was hashed any more is 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -118,8 +119,11 @@ def _pieces(content: Content, there: int) -> Iterator[Request]:
 
 def _read(content: Content) -> bytes:
     try:
-        with open(content.path, "rb", buffering=0) as stream:
-            raw = stream.read(content.bytes + 1) or b""
+        handle = os.open(content.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            raw = os.read(handle, content.bytes + 1)
+        finally:
+            os.close(handle)
     except OSError as error:
         raise changing(content.path) from error
     if len(raw) != content.bytes or hashlib.sha256(raw).hexdigest() != content.hash:

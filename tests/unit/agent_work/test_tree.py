@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -123,3 +124,39 @@ def test_the_environment_is_linked_into_a_tree_of_ours(home: Home, push: Push, j
     setup = Setup(key="k" * 16, path=str(tmp_path / "envs/k"))
     tree = lay_out(home, job(source=push({"a": b"1"}), setup=setup))
     assert os.readlink(os.path.join(tree, ".venv")) == setup.path
+
+
+def large(push: Push) -> tuple[Source, dict[str, bytes]]:
+    """A tree that several processes lay out, where there are several processors."""
+    files = {f"f{at // 50}/{at}": b"%d" % at for at in range(2000)}
+    return push(files, run=("f0/1",), links={"first": "f0/0", "last": "f39/1999"}), files
+
+
+def test_a_large_tree_is_laid_out_as_it_was(home: Home, push: Push, job: Job) -> None:
+    source, files = large(push)
+    tree = Path(lay_out(home, job(source=source)))
+    assert {str(path.relative_to(tree)): path.read_bytes() for path in tree.glob("f*/*")} == files
+    assert [os.readlink(tree / name) for name in ("first", "last")] == ["f0/0", "f39/1999"]
+    assert os.stat(tree / "f0/1").st_mode & 0o100
+    assert os.listdir(tree.parent) == [tree.name]
+
+
+@pytest.mark.parametrize("number", [0, 1999])
+def test_what_a_large_tree_lacks_is_said_whichever_process_misses_it(
+    home: Home, push: Push, job: Job, number: int
+) -> None:
+    source, files = large(push)
+    place = store.object_path(home, hashlib.sha256(files[f"f{number // 50}/{number}"]).hexdigest())
+    os.unlink(place)
+    request = job(source=source)
+    with pytest.raises(Refused, match="lacks 1 of the source's contents") as caught:
+        lay_out(home, request)
+    assert caught.value.token == "store_incomplete"
+    assert os.listdir(os.path.dirname(working_tree(request))) == []
+    Path(place).write_bytes(files[f"f{number // 50}/{number}"])
+    lay_out(home, request)
+    Path(place).write_bytes(b"other")
+    with pytest.raises(Refused) as caught:
+        lay_out(home, job(source=source, job_id="00000000000000ab"))
+    assert caught.value.token == "store_incomplete"
+    assert not os.path.exists(place)
