@@ -76,7 +76,7 @@ def _bring(home: Home, fetch: Fetch, shop: Workshop) -> bool:
 
 
 def _brought_now(home: Home, fetch: Fetch, shop: Workshop) -> None:
-    began, growing = time.monotonic(), fetch.folder + ".part"
+    began, growing = time.monotonic(), brought.growing(fetch)
     mark: Dict[str, Any] = {"schema": SCHEMA, "key": fetch.key, "from": fetch.address, "scheme": fetch.scheme}
     try:
         mark.update(

@@ -41,6 +41,16 @@ def is_ready(fetch: Fetch) -> bool:
     return bool(known(fetch.folder, fetch.key))
 
 
+def has_begun(fetch: Fetch) -> bool:
+    """True when it is here, or partly: then what it needs of the disk is not all of it any more."""
+    return is_ready(fetch) or os.path.isdir(growing(fetch))
+
+
+def growing(fetch: Fetch) -> str:
+    """The folder that becomes the input's once it is whole."""
+    return fetch.folder + ".part"
+
+
 def ready(top: str, keys: Any) -> List[InputReady]:
     """An answer for each of `keys` that is here, below the folder `top`."""
     asked = [key for key in keys if isinstance(key, str) and _KEY.match(key)] if isinstance(keys, (list, tuple)) else []

@@ -3,6 +3,7 @@
 import os
 from typing import Dict, Iterable, List, Optional, Tuple
 
+from aicrun.agent import brought
 from aicrun.agent.refused import Refused
 from aicrun.wire.jobs import JobRequest
 from aicrun.wire.room import Room
@@ -19,7 +20,10 @@ def check(request: JobRequest) -> None:
     # Imported here: the keeper asks less.
     from aicrun.agent.build import is_complete
 
+    # What another job has brought since the plan, or is bringing now, has its room already.
+    begun = {"input %s" % one.input for one in request.fetches if brought.has_begun(one)}
     due = [one for one in request.room if not (one.env and is_complete(os.path.join(one.path, one.env), one.env))]
+    due = [one for one in due if one.what not in begun]
     for rooms in _by_volume(due):
         place = _existing(rooms[0].path)
         size, files = sum(one.bytes for one in rooms), sum(one.files for one in rooms)

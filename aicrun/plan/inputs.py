@@ -130,10 +130,11 @@ def input_words(found: Mapping[str, str]) -> str:
 def bringing(draft: JobRequest, reading: HostReading) -> tuple[tuple[str, str], ...]:
     """(step, words) of each input that is brought: what is sent from here first."""
     ordered = sorted(draft.fetches, key=lambda one: one.scheme != LOCAL)
-    return tuple(("push" if one.scheme == LOCAL else "fetch", _told(one, reading)) for one in ordered)
+    before = ", before a card is taken" if draft.cards else ""
+    return tuple(("push" if one.scheme == LOCAL else "fetch", _told(one, reading, before)) for one in ordered)
 
 
-def _told(fetch: Fetch, reading: HostReading) -> str:
+def _told(fetch: Fetch, reading: HostReading, before: str) -> str:
     here, address = ready(fetch, reading), words.harmless(fetch.address)
     if fetch.scheme == LOCAL:
         amount = f"input {fetch.input}: {words.counted(fetch.files, 'file')}, {words.size(fetch.bytes)}"
@@ -145,4 +146,4 @@ def _told(fetch: Fetch, reading: HostReading) -> str:
     at = f" at {words.harmless(fetch.revision)}" if fetch.revision else ""
     via = f" of {words.harmless(fetch.endpoint)}" if fetch.endpoint else ""
     limit = words.typed(fetch.timeout_s)
-    return f"input {fetch.input}: {address}{at}{via} with {fetch.tool}, {limit} at most, before a card is taken"
+    return f"input {fetch.input}: {address}{at}{via} with {fetch.tool}, {limit} at most{before}"

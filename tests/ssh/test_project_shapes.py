@@ -149,6 +149,25 @@ def test_without_an_environment(bench: Bench, tmp_path: Path) -> None:
     assert "push 1 of 2 files, " in applied(project, "--again")[1]
 
 
+def test_a_folder_of_the_client_is_sent_once_as_an_input(bench: Bench, tmp_path: Path) -> None:
+    there = Repository(tmp_path / "there")
+    there.commit(train_DOT_py="import os\nprint('read', os.listdir(os.environ['AICRUN_INPUT_DATA']))\n")
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("one", "two"):
+        (data / name).write_bytes(os.urandom(2 << 20))
+    project = bench.clone(there, "shape-inputs")
+    write(project, "shape-inputs", f"inputs: {{data: {{from: {data}}}}}\ncommand: python3 train.py\n")
+    said, told = applied(project)
+    assert "one" in said
+    assert "push input data: 2 files, 4.0 MiB to box" in told, told
+    assert "input data" not in applied(project, "--again")[1]
+    (data / "two").write_text("another")
+    assert "push input data: 1 of 2 files, 7 B to box" in applied(project, "--again")[1]
+    kept = project.json("inspect", "shape-inputs")["job"]["facts"]["setup"]["inputs"]["data"]
+    assert (kept["files"], kept["new"]) == (2, True)
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="needs an sshd that serves this account")
 def test_from_a_repository_that_only_the_machine_may_read(bench: Bench, tmp_path: Path) -> None:
     """Its key is the machine's: the client has no way to it, and never learns it."""

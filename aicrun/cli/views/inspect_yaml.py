@@ -121,7 +121,8 @@ def _inputs(report: api.JobReport) -> list[str]:
         values = [f"path: {_text(str(one.get('path', '')))}", f"files: {int(one.get('files') or 0)}"]
         values.append(f"size: {size(int(one.get('bytes') or 0))}")
         values += [f"{key}: {_text(str(one[key]))}" for key in ("from", "revision") if one.get(key)]
-        values += [f"hashed: {int(one['hashed'])}"] if isinstance(one.get("hashed"), int) else []
+        # Of an input that lies there nothing is hashed, and some places tell no hashes.
+        values += [f"hashed: {one['hashed']}"] if isinstance(one.get("hashed"), int) and one["hashed"] else []
         shown.append(f"  {_text(str(name))[1:-1]}: {{{', '.join(values)}}}")
     return ["inputs:", *shown] if shown else []
 
