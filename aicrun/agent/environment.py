@@ -9,7 +9,7 @@ import pwd
 import re
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
-from aicrun.agent import later
+from aicrun.agent import later, ownership
 from aicrun.agent.tree import working_tree
 from aicrun.wire import names
 from aicrun.wire.jobs import JobRequest
@@ -53,6 +53,9 @@ def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, 
     """
     login = os.environ if login is None else login
     found = dict(kept(login), **_account(login))
+    owner = ownership.owner(request)
+    if owner is not None:
+        found["HOME"] = owner.home
     found["PATH"] = os.pathsep.join(search_path(request, found["HOME"]))
     found.update(LANG="C.UTF-8", TMPDIR=_folder(login.get("TMPDIR", "")) or "/tmp", PYTHONUNBUFFERED="1")  # noqa: S108
     if request.setup.path:
@@ -64,6 +67,9 @@ def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, 
     for name, value in _more_caches(request.env).items():
         # One that the login has set is the account's own wish.
         found.setdefault(name, value)
+    if owner is not None:
+        # What root installs is no business of the owner's own uv, who could not use it.
+        found.setdefault("UV_CACHE_DIR", os.path.join(_account(login)["HOME"], ".cache/uv"))
     found.update(request.env)
     token = os.path.join(found["HOME"], ".cache/huggingface/token")
     if found["HF_HOME"] != os.path.dirname(token) and "HF_TOKEN" not in found and os.path.exists(token):

@@ -224,6 +224,7 @@ def _unreadable(path: str, error: OSError) -> Refused:
 def _home_folder(env: Mapping[str, str]) -> str:
     home = env.get("HOME", "")
     if os.path.isabs(home):
+        _check_home(home)
         return home
     # Imported here: most agents have HOME, and pwd may ask a network directory.
     import pwd
@@ -232,6 +233,32 @@ def _home_folder(env: Mapping[str, str]) -> str:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         raise Refused("state_unusable", "HOME is not set and this account has no home folder") from None
+
+
+def _check_home(home: str) -> None:
+    """Root with the HOME of another account (`sudo` keeps it) would leave there what that account can never use.
+
+    Raises `Refused` (state_unusable). A home that belongs to no account here is a container's matter.
+    """
+    if os.getuid() != 0:
+        return
+    try:
+        uid = os.stat(home).st_uid
+    except OSError:
+        return
+    if uid == 0:
+        return
+    # Imported here: a home of root's own is the rule.
+    import pwd
+
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return
+    if os.path.realpath(entry.pw_dir) == os.path.realpath(home):
+        told = "HOME is %s, the home of %s, and this is root: log in as %s, or with HOME=/root"
+        facts = {"path": home, "owner": entry.pw_name}
+        raise Refused("state_unusable", told % (home, entry.pw_name, entry.pw_name), facts)
 
 
 def _make_private(path: str, parents: bool = False) -> None:

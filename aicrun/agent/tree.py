@@ -7,7 +7,7 @@ nothing is written but the checkpoint folder and its link.
 import os
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Set
 
-from aicrun.agent import later, store
+from aicrun.agent import later, ownership, store
 from aicrun.agent.home import Home
 from aicrun.agent.refused import Refused
 from aicrun.wire.jobs import JobRequest
@@ -48,10 +48,11 @@ def lay_out(home: Home, request: JobRequest, fill: Optional[Callable[[str], None
     Raises `Refused`: `store_incomplete` when the store lacks a content, `start_failed` for a source that would
     reach outside the tree or stands in the way of a link.
     """
+    tree = working_tree(request)
+    making = ownership.Making(request, tree)
     _folder(request.workspace)
     if request.checkpoints:
         _folder(request.checkpoints)
-    tree = working_tree(request)
     if request.source is not None and not os.path.isdir(tree):
         if fill is None:
             fill = filling(home, request.source.tree)
@@ -60,6 +61,7 @@ def lay_out(home: Home, request: JobRequest, fill: Optional[Callable[[str], None
         link_checkpoints(tree, request.checkpoint_link, request.checkpoints)
     if request.source is not None and request.setup.key:
         _link_environment(tree, request.setup.path)
+    making.give()
     return tree
 
 

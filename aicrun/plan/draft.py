@@ -17,6 +17,7 @@ from aicrun.plan.model import Candidate, CardOn, Wanted
 from aicrun.plan.needed_room import needed_room
 from aicrun.plan.placeholders import escaped, fill, finish
 from aicrun.plan.places import absolute, cache, data, machine_values, workspace
+from aicrun.plan.whose_home import home_of
 from aicrun.spec.model import Machine, RunSpec
 from aicrun.wire import names
 from aicrun.wire.codec import replace
@@ -173,13 +174,12 @@ def values_at(wanted: Wanted, site: Site) -> dict[str, str]:
 
 def _env(wanted: Wanted, site: Site, values: Mapping[str, str]) -> dict[str, str]:
     """The job's own variables: the machine's, then the spec's on top; both cache folders always stand in it."""
-    home = site.reading.home
-    below = data(site.machine, home)
+    home, below = home_of(wanted.spec, site.machine, site.reading), data(site.machine, site.reading.home)
     env = {
         "HF_HOME": posixpath.join(below, "hf") if below else absolute("~/.cache/huggingface", home),
         "TORCH_HOME": posixpath.join(below, "torch") if below else absolute("~/.cache/torch", home),
         names.VARIABLES["machine.data"]: below,
-        names.VARIABLES["machine.cache"]: cache(site.machine, home),
+        names.VARIABLES["machine.cache"]: cache(site.machine, site.reading.home),
     }
     # What the machine's owner wrote is no template: a `${…}` in it reaches the job as it stands.
     env.update({key: escaped(value) for key, value in site.machine.env.items()})

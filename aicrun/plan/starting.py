@@ -30,6 +30,7 @@ from aicrun.plan.steps import asks, environment_rows, input_rows, measured, step
 from aicrun.plan.surviving import survival_rows, survival_warnings
 from aicrun.plan.task import Task, blank, refused
 from aicrun.plan.waiting import to_wait_for
+from aicrun.plan.whose_home import owner_rows
 from aicrun.spec.model import UPLOAD_SCHEMES, Machine
 from aicrun.wire.jobs import JobRequest
 from aicrun.wire.names import SAFE_VALUE, VARIABLES
@@ -147,7 +148,7 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         verdicts=placement.verdicts,
         rows=tuple(rows),
         after=_line_rows(task, placement, chosen, world.known) if line else (),
-        terms=(*input_rows(made), *terms(wanted), *survival_rows(site.reading), *unseen_rows(wanted, world.known)),
+        terms=(*input_rows(made), *terms(wanted), *_terms(wanted, site, world.known)),
         nearest=_nearest(placement),
         in_order=in_order,
         env=environment_rows(wanted, made),
@@ -158,6 +159,12 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         apply_refusal=_not_yet(wanted),
         warnings=_warnings(wanted, site, made, world.known),
     )
+
+
+def _terms(wanted: Wanted, site: Site, known: Known) -> tuple[tuple[str, str], ...]:
+    """As whom and under what the run lives on its machine."""
+    owners = owner_rows(wanted.spec, site.machine, site.reading)
+    return (*owners, *survival_rows(site.reading), *unseen_rows(wanted, known))
 
 
 def _warnings(wanted: Wanted, site: Site, made: JobRequest, known: Known) -> tuple[str, ...]:
