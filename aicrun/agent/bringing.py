@@ -5,6 +5,7 @@ read by all jobs of the account, so that its files are made read-only, and nothi
 """
 
 import os
+import stat
 import time
 from typing import TYPE_CHECKING, Any, Dict, Tuple
 
@@ -52,13 +53,23 @@ def full(fetch: Fetch, why: str) -> DiskFull:
     return DiskFull(told % (fetch.input, place, why, free, counted(volume.f_favail, "inode")))
 
 
+def check_owner(fetch: Fetch, path: str) -> None:
+    """Raises `SetupFailed` unless `path` is a folder of this account: in another's anybody could put what is read."""
+    state = os.lstat(path)
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
+        told = "input %s: %s is no folder of this account: name another data: for it in machines.yaml"
+        raise SetupFailed(told % (fetch.input, path))
+
+
 def _bring(home: Home, fetch: Fetch, shop: Workshop) -> bool:
     """True when it was brought now."""
+    top = os.path.dirname(fetch.folder)
+    os.makedirs(top, mode=0o700, exist_ok=True)
+    # Where a person has put it is theirs to say, by a link too.
+    check_owner(fetch, os.path.realpath(top))
     if brought.is_ready(fetch):
         shop.say("input %s is here: %s" % (fetch.input, fetch.folder))
         return False
-    top = os.path.dirname(fetch.folder)
-    os.makedirs(top, mode=0o700, exist_ok=True)
     handle = _lock(os.path.join(top, ".%s.lock" % fetch.key), fetch, shop)
     try:
         if brought.is_ready(fetch):
@@ -67,6 +78,8 @@ def _bring(home: Home, fetch: Fetch, shop: Workshop) -> bool:
         if os.path.lexists(fetch.folder):
             told = "input %s: %s is in the way, and is not whole: remove it with rm -r, and apply again"
             raise SetupFailed(told % (fetch.input, fetch.folder))
+        if os.path.lexists(brought.growing(fetch)):
+            check_owner(fetch, brought.growing(fetch))
         shop.held = (handle,)
         _brought_now(home, fetch, shop)
     finally:

@@ -206,6 +206,19 @@ def test_a_full_disk_tells_where_and_how_much_is_free(tmp_path: Path) -> None:
     assert isinstance(told, DiskFull) and f"does not fit into {tmp_path}: it needs 9 bytes more; " in str(told)
 
 
+def test_a_folder_of_somebody_else_or_a_link_is_no_place_for_inputs(tmp_path: Path) -> None:
+    wanted = fetch(scheme="s3")
+    (tmp_path / "mine").mkdir()
+    bringing.check_owner(wanted, f"{tmp_path}/mine")
+    (tmp_path / "link").symlink_to("mine")
+    with pytest.raises(SetupFailed, match="link is no folder of this account"):
+        bringing.check_owner(wanted, f"{tmp_path}/link")
+    if os.getuid() == 0:
+        os.chown(tmp_path / "mine", 12345, 12345)
+        with pytest.raises(SetupFailed, match="mine is no folder of this account"):
+            bringing.check_owner(wanted, f"{tmp_path}/mine")
+
+
 def test_what_is_shared_is_read_only_and_keeps_what_can_be_executed(tmp_path: Path) -> None:
     for name, mode in (("plain", 0o644), ("program", 0o755)):
         (tmp_path / name).write_text("12345")
