@@ -126,6 +126,11 @@ def _hub(tool: Hf, place: str, shop: Workshop) -> Looked:
     own = os.path.join(place, ".cache")
     told = dict(_told_by_hub(os.path.join(own, "huggingface", "download")))
     shutil.rmtree(own, ignore_errors=True)
+    commits = sorted({commit for commit, _ in told.values() if commit})
+    if len(commits) > 1:
+        # What only the older one had cannot be told from the rest.
+        shutil.rmtree(place)
+        raise ToolFailed("its revision moved while it was fetched", passing=True)
     _only_below(place, tool.below)
     faults: List[str] = []
     lines: List[str] = []
@@ -142,11 +147,10 @@ def _hub(tool: Hf, place: str, shop: Workshop) -> Looked:
         lines.append("%s\t%d\t%s\n" % (name, os.stat(path).st_size if same is not False else 0, etag))
     if not lines:
         raise ToolFailed("there is no file %s in it" % tool.below if tool.below else "it holds no file", "404 (404)")
-    commits = sorted({commit for commit, _ in told.values() if commit})
     record: Dict[str, Any] = {"listed": len(lines), "hashed": hashed, "listing": sha256("".join(lines).encode())}
     if not faults:
         _raise_up(place, tool.below)
-    return Looked(tuple(faults), dict(record, revision=commits[0] if len(commits) == 1 else ""))
+    return Looked(tuple(faults), dict(record, revision=commits[0] if commits else ""))
 
 
 def _told_by_hub(folder: str) -> Iterator[Tuple[str, Tuple[str, str]]]:

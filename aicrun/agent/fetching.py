@@ -54,7 +54,14 @@ def fetch(wanted: Fetch, growing: str, shop: Workshop) -> Dict[str, Any]:
         shop.say("input %s: %s, %s at its place" % words)
         _check_room(listing, growing)
     hooks.reached("input.listed")
-    return _tried(wanted, shop, lambda: _copied(wanted, tool, listing, growing, shop))
+    listings = [listing]
+
+    def copied() -> Dict[str, Any]:
+        # What was listed before a try that failed may be another by now.
+        latest = listings.pop() if listings else tool.listing(shop)
+        return _copied(wanted, tool, latest, growing, shop)
+
+    return _tried(wanted, shop, copied)
 
 
 def _copied(wanted: Fetch, tool: Tool, listing: Optional[Listing], growing: str, shop: Workshop) -> Dict[str, Any]:
@@ -65,7 +72,7 @@ def _copied(wanted: Fetch, tool: Tool, listing: Optional[Listing], growing: str,
     hooks.reached("input.copied")
     looked = fetch_check.settled(tool, place, listing, shop)
     if looked.faults:
-        told = "%s not as they were listed, %s among them" % (counted(len(looked.faults), "file"), looked.faults[0])
+        told = "%s came otherwise than listed: %s" % (counted(len(looked.faults), "file"), looked.faults[0])
         raise ToolFailed(told, passing=True)
     shop.say("input %s: %d of %s checked by their hashes, all by their sizes" % looked.words(wanted.input))
     return dict(looked.record, tool=wanted.tool)

@@ -128,6 +128,41 @@ def test_a_repository_of_the_hub_is_checked_by_what_the_tool_leaves_there(
     assert "download me/set --repo-type dataset --local-dir" in hub.read_text()
 
 
+def test_what_changes_while_it_is_fetched_is_listed_and_fetched_again(
+    tmp_path: Path, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "PAUSES_S", (0.0, 0.0))
+    # Stands in for rclone, whose remote grows after it was listed for the first time.
+    program, there = tmp_path / "bin" / "rclone", tmp_path / "there"
+    there.write_text("old")
+    rows = '[{"Path":"a","Size":%s}]'
+    program.write_text(
+        f"""#!/bin/sh
+[ "$1" = lsjson ] && {{ printf '{rows}' "$(wc -c < {there})"; printf longer > {there}; exit; }}
+for last in "$@"; do :; done
+mkdir -p "$last" && cp {there} "$last/a"
+"""
+    )
+    program.chmod(0o755)
+    (tmp_path / "growing").mkdir()
+    wanted = fetch(scheme="rclone", tool="rclone", address="rclone:nas:x")
+    assert fetching.fetch(wanted, str(tmp_path / "growing"), shop)["listed"] == 1
+    assert (tmp_path / "growing" / "corpus" / "a").read_text() == "longer"
+
+
+def test_a_repository_whose_revision_moved_is_fetched_anew(
+    tmp_path: Path, shop: Workshop, hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "PAUSES_S", (0.0,))
+    left = tmp_path / "growing" / "corpus"
+    (left / ".cache/huggingface/download").mkdir(parents=True)
+    (left / "gone.txt").write_text("of an older revision, left by a fetch that was killed")
+    (left / ".cache/huggingface/download/gone.txt.metadata").write_text("0lder\netag\n0\n")
+    wanted = fetch(scheme="hf", tool="hf", address="hf:datasets/me/set")
+    assert fetching.fetch(wanted, str(tmp_path / "growing"), shop)["revision"] == "c0ffee"
+    assert not (left / "gone.txt").exists() and len(hub.read_text().splitlines()) == 2
+
+
 def test_what_will_not_pass_is_tried_once_and_says_what_to_do(
     tmp_path: Path, shop: Workshop, hub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
