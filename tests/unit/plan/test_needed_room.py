@@ -137,6 +137,8 @@ def test_a_lock_tells_how_much_it_brings_at_least() -> None:
     # Of a package in two builds, only what both need is sure.
     cpu = PACKAGE.format("torch", "2+cpu", "", WHEEL.format(amd, 200))
     assert download_bytes(lock + cpu, "x86_64") == 200
+    head, _, rest = lock.partition('\n[[package]]\nname = "torch"')
+    assert download_bytes(f'{head}{cpu}\n[[package]]\nname = "torch"{rest}', "x86_64") == 200
     assert download_bytes("", "x86_64") == 0
 
 
