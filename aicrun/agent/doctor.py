@@ -205,16 +205,16 @@ def _notes(home: Home) -> Row:
 
 
 def _room(found: Disk) -> str:
-    """Free bytes and free inodes; a file system without a count of those tells 0 of 0."""
+    """Free bytes and free inodes; a file system that counts none has no number to tell."""
     free = found.free_bytes
     size = "%d GiB" % (free // GIB) if free >= 10 * GIB else "%.1f GiB" % (free / GIB)
-    return "%s free%s" % (size, ", {:,} inodes".format(found.free_inodes) if found.free_inodes else "")
+    return "%s free%s" % (size, ", {:,} inodes".format(found.free_inodes) if found.total_inodes else "")
 
 
 def _word(found: Optional[Disk]) -> str:
     if found is None:
         return UNKNOWN
-    few = 0 < found.free_inodes <= INODES_LEAST
+    few = bool(found.total_inodes) and found.free_inodes <= INODES_LEAST
     return OK if found.free_bytes >= ROOM_GIB * GIB and not few else NOTE
 
 

@@ -268,3 +268,11 @@ def test_a_disk_that_filled_while_a_run_was_set_up_fails_it_before_its_command(r
     assert "0.0 MiB free" in standing.why
     assert str(work_disk) in standing.why
     assert not (rig.home / "ran").exists()
+
+
+def test_the_doctor_tells_a_disk_on_which_no_file_can_be_made(rig: Rig, work_disk: Path) -> None:
+    """None free is a number where there is a count of them, and no number elsewhere."""
+    use_up(work_disk)
+    rows = {row["topic"]: row for row in rig.call("doctor", data=str(work_disk))["findings"]}
+    assert (rows["envs"]["word"], ", 0 inodes" in rows["envs"]["text"]) == ("note", True), rows["envs"]
+    assert rows["envs"]["help"].startswith("df -h ")
