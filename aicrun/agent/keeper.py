@@ -22,6 +22,7 @@ from aicrun.agent import (
     later,
     launch,
     programs,
+    resuming,
     spawn,
     stall,
     step_run,
@@ -332,6 +333,7 @@ class Keeper:
             if step == "command":
                 # It may have stood in line for a day: a disk that filled meanwhile is told before anything is lost.
                 disk_room.check_full((program.cwd, request.checkpoints))
+                program = resuming.with_start(self._home, request, program)
                 self._show_environment(program.env)
             return step_run.run_step(order, program, self._wishes)
         except Refused as error:

@@ -15,6 +15,7 @@ from aicrun.plan.known import Known, known_of
 from aicrun.plan.model import Candidate, Fleet, Options, Plan, RunPlan, Sign, Wanted
 from aicrun.plan.place import Placement, place
 from aicrun.plan.reconcile import Move, Outcome, Row, reconcile
+from aicrun.plan.records import may_resume
 from aicrun.plan.starting import World
 from aicrun.plan.task import Task
 
@@ -56,6 +57,5 @@ def _need(wish: Wanted, outcome: Outcome, options: Options, continues: bool) -> 
         return Need(wish, options.use_kept)
     gives_up = outcome.move in (Move.REPLACE, Move.KEEP_OR_MOVE)
     own = (found.job.job_id,) if gives_up else ()
-    kept = found.job.checkpoints
-    has_checkpoint = continues and kept is not None and kept.count > 0
+    has_checkpoint = continues and may_resume(found)
     return Need(wish, options.use_kept, own, found.view.machine.name if has_checkpoint else "")

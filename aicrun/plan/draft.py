@@ -20,6 +20,7 @@ from aicrun.plan.places import absolute, cache, data, machine_values, workspace
 from aicrun.plan.whose_home import home_of
 from aicrun.spec.model import Machine, RunSpec
 from aicrun.wire import names
+from aicrun.wire.checkpoint import Resume
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import HostReading
 from aicrun.wire.hashes import digest
@@ -27,6 +28,7 @@ from aicrun.wire.jobs import CardNeed, Client, JobRequest, Limits, Retry, Setup,
 
 RUN_ID = "${run.id}"
 JOB_ID = "${job.id}"
+START = "resume.checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,17 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         inputs=_inputs(wanted, site),
         fetches=fetches(wanted, site.machine, site.reading.home),
         room=needed_room(wanted, site.machine, site.reading),
+        resume=_resume(spec, values),
     )
+
+
+def _resume(spec: RunSpec, values: Mapping[str, str]) -> Resume | None:
+    """The rule as the host follows it: of each argument the pieces between which the checkpoint's path stands."""
+    rule = spec.resume
+    if rule is None:
+        return None
+    filled_in = (fill(arg, {**values, START: "\0"}) for arg in rule.args)
+    return Resume(rule.path, rule.complete_when, tuple(tuple(arg.split("\0")) for arg in filled_in))
 
 
 def card_need(spec: RunSpec) -> CardNeed:
@@ -144,7 +156,14 @@ def filled(draft: JobRequest, *, job_id: str, run_id: str, rank: str, client: Cl
         checkpoint_link=finish(draft.checkpoint_link, values),
         setup=_finished_setup(draft.setup, values),
         upload=upload,
+        resume=_finished_resume(draft.resume, values),
     )
+
+
+def _finished_resume(resume: Resume | None, values: Mapping[str, str]) -> Resume | None:
+    if resume is None:
+        return None
+    return replace(resume, args=tuple(tuple(finish(piece, values) for piece in arg) for arg in resume.args))
 
 
 def limits(spec: RunSpec) -> Limits:
@@ -168,7 +187,8 @@ def values_at(wanted: Wanted, site: Site) -> dict[str, str]:
         "run.id": site.run_id or RUN_ID,
         "run.dir": posixpath.join(folder, names.JOBS, JOB_ID) if wanted.source is not None else folder,
         "gpu.count": str(spec.machine.gpu.count if spec.machine.gpu else 0),
-        "resume.checkpoint": "",
+        # Known on the machine only: to the shell it is a variable, in arguments the host fills it in.
+        START: f"${{{names.RESUME_FROM}}}",
     }
 
 

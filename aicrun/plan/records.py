@@ -92,15 +92,37 @@ def kept(found: Found) -> str:
     return "; ".join(parts)
 
 
+def resumes_from(found: Found) -> tuple[str, ...]:
+    """What a start that goes on with the run begins from, and why not from a newer checkpoint, a line each."""
+    kept = found.job.checkpoints
+    if kept is not None and kept.start:
+        told = f"resumes from {words.name(kept.start)}"
+    elif may_resume(found):
+        # It was started without a rule, by which its machine would have looked.
+        told = "resumes from its newest checkpoint that is whole"
+    elif kept is not None and kept.newest:
+        told = "no checkpoint of it is whole: from nothing"
+    else:
+        return ("it has no checkpoint yet",)
+    skipped = kept.skipped if kept is not None else ""
+    return (told, *([words.harmless(skipped)] if skipped else []))
+
+
+def may_resume(found: Found) -> bool:
+    """Whether there is, or may be, a checkpoint that the run would go on from."""
+    kept = found.job.checkpoints
+    return kept is not None and bool(kept.start or (kept.count and "resume" not in found.job.execution))
+
+
 def lost(found: Found, resumes: bool) -> str:
     """What a stop throws away, always said."""
     job = found.job
     training = [step for step in job.steps if step.step == "command" and step.age_s is not None]
     if not training or training[0].age_s is None or found.standing.phase == "uploading":
         return "nothing"
-    newest = job.checkpoints
-    if resumes and newest is not None and newest.newest and newest.newest_age_s is not None:
-        return f"{words.duration(newest.newest_age_s)} of training since {words.name(newest.newest)}"
+    kept = job.checkpoints
+    if resumes and kept is not None and kept.start and kept.start_age_s is not None:
+        return f"{words.duration(kept.start_age_s)} of training since {words.name(kept.start)}"
     return f"{words.duration(training[0].age_s)} of training"
 
 

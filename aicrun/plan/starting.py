@@ -231,9 +231,8 @@ def _history_rows(task: Task) -> list[tuple[str, str]]:
         return []
     if not task.continues:
         return [("run id", "a new one: it starts from nothing")]
-    newest = found.job.checkpoints.newest if found.job.checkpoints is not None else ""
-    told = f"resumes from {words.name(newest)}" if newest else "it has no checkpoint yet"
-    return [("run id", f"{found.job.run_id}, kept: {told}")]
+    told, *more = records.resumes_from(found)
+    return [("run id", f"{found.job.run_id}, kept: {told}"), *(("", line) for line in more)]
 
 
 def _retry_rows(task: Task) -> list[tuple[str, str]]:

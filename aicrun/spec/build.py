@@ -17,6 +17,7 @@ from aicrun.spec.model import (
     InputFrom,
     LimitsSpec,
     ProgressSpec,
+    ResumeSpec,
     RetrySpec,
     RunSpec,
     Selector,
@@ -116,6 +117,7 @@ def run_spec(root: Node, file: str, folder: str, overrides: tuple[str, ...]) -> 
         retry=_retry(tree),
         inputs=_inputs(tree),
         brought=_brought(tree, folder),
+        resume=_resume(tree),
     )
 
 
@@ -251,6 +253,14 @@ def _setup(tree: _Tree, *, has_card: bool) -> SetupSpec | None:
         wheels=tree.text("setup", "wheels"),
         index=tree.list("setup", "index"),
     )
+
+
+def _resume(tree: _Tree) -> ResumeSpec | None:
+    if tree.root.at("resume") is None:
+        return None
+    path = tree.text("resume", "from", default="latest")
+    complete_when, args = tree.text("resume", "complete_when"), tree.list("resume", "args")
+    return ResumeSpec("" if path == "latest" else path, complete_when, args)
 
 
 def _inputs(tree: _Tree) -> dict[str, str]:

@@ -175,6 +175,18 @@ class InputFrom:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeSpec:
+    """How a run finds its start: `path` below the checkpoint folder, empty for the newest that is whole.
+
+    `complete_when` is a file that a whole one has, `args` are added to an argv command (may hold placeholders).
+    """
+
+    path: str = ""
+    complete_when: str = ""
+    args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunSpec:
     """A checked run.yaml, placeholders of `params` and `run.name` filled in, others left for the plan.
 
@@ -212,6 +224,7 @@ class RunSpec:
     retry: RetrySpec | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
     brought: Mapping[str, InputFrom] = field(default_factory=dict)
+    resume: ResumeSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,8 @@ _FILLED = (
 # Places that a machine is asked about before there is a run.
 _OF_THE_MACHINE = (("setup", "venv"), ("setup", "wheels"))
 _KNOWN_BEFORE = ("run.name", "machine.")
+_START = "resume.checkpoint"
+_START_HELP = "resume.args can hold it, and the command finds it as $AICRUN_RESUME_FROM"
 # Text for people and patterns of another language: a `${…}` in them is nobody's placeholder.
 _FREE = ("notes", "description", "progress", "params", "x-")
 
@@ -86,10 +88,14 @@ def _in_text(path: Path, node: Node, known: tuple[str, ...]) -> Iterator[Finding
             yield Finding("AIC-E130", f"unknown placeholder {short(sign)}", where, path, helps=(help_,))
         elif not _is_filled(path, found[2]):
             message = f'the placeholder {sign} is not filled in "{dotted(path)}"'
-            yield Finding("AIC-E131", message, where, path, helps=("write the value itself",))
+            help_ = _START_HELP if found[2] == _START else "write the value itself"
+            yield Finding("AIC-E131", message, where, path, helps=(help_,))
 
 
 def _is_filled(path: Path, name: str) -> bool:
+    if name == _START:
+        # Known on the machine only, when the command is about to begin.
+        return path == ("command",) or path[:2] == ("resume", "args")
     if path in _OF_THE_MACHINE:
         return name.startswith(_KNOWN_BEFORE)
     if path[0] == "inputs" and path[-1] != "path":

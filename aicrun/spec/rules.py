@@ -39,6 +39,7 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _upload(root)
     yield from _patterns(root)
     yield from _command(root)
+    yield from _resume(root)
     yield from _owned(root)
     yield from _secrets(root)
     yield from input_findings(root)
@@ -97,6 +98,7 @@ def _paths(root: Node) -> Iterator[Finding]:
     on_machine: tuple[Path, ...] = (("workspace",), ("machine", "disk", "path"))
     on_machine += (*_secret_files(root), *_input_paths(root), ("setup", "venv"), ("setup", "wheels"))
     in_tree: tuple[Path, ...] = (("cwd",), ("checkpoints", "path"), ("setup", "requirements"), ("setup", "lock"))
+    in_tree += (("resume", "from"), ("resume", "complete_when"))
     for path in on_machine:
         node = root.at(*path)
         text = node.text if node is not None else None
@@ -111,8 +113,9 @@ def _paths(root: Node) -> Iterator[Finding]:
         if text.startswith("/") and path[0] == "checkpoints":
             continue
         if text.startswith(("/", "~")) or ".." in text.split("/"):
-            message = f'"{dotted(path)}" stays below the tree, and "{short(text)}" leads out of it'
-            help_ = "write it relative to the top of the tree, without .."
+            top = "the checkpoint folder" if path[0] == "resume" else "the tree"
+            message = f'"{dotted(path)}" stays below {top}, and "{short(text)}" leads out of it'
+            help_ = f"write it relative to {'it' if path[0] == 'resume' else 'the top of the tree'}, without .."
             yield Finding("AIC-E124", message, range_of(node), path, helps=(help_,))
 
 
@@ -202,6 +205,14 @@ def _command(root: Node) -> Iterator[Finding]:
         yield Finding(
             "AIC-E115", '"command" is empty text', range_of(command), ("command",), helps=("write what runs",)
         )
+
+
+def _resume(root: Node) -> Iterator[Finding]:
+    args, command = root.at("resume", "args"), root.at("command")
+    if args is not None and command is not None and command.text is not None:
+        message = '"resume.args" are added to a command that is a list, and this one is text'
+        help_ = '${AICRUN_RESUME_FROM:+--resume "$AICRUN_RESUME_FROM"} in the text does the same'
+        yield Finding("AIC-E114", message, range_of(args), ("resume", "args"), helps=(help_,))
 
 
 def _owned(root: Node) -> Iterator[Finding]:

@@ -16,7 +16,6 @@ ANY = "*"
 
 # Field, the values that are supported (none: the key itself is not), what to do meanwhile.
 NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
-    (("resume",), (), "let the command look for its own last checkpoint"),
     (("notify",), (), "use aicrun wait"),
     (("params",), (), "use one --set for each run, with a name of its own"),
     (("checkpoints", "keep"), (), "let the command prune its checkpoints"),

@@ -37,6 +37,19 @@ class Checkpoint:
 
 
 @lean.dataclass(frozen=True)
+class Resume:
+    """How a run finds its start: the newest checkpoint that is whole, or the one at `path` below the folder.
+
+    `complete_when` is a file that it must have. Each of `args`, added to an argv command, is the pieces between which
+    the checkpoint's path stands.
+    """
+
+    path: str = ""
+    complete_when: str = ""
+    args: Tuple[Tuple[str, ...], ...] = ()
+
+
+@lean.dataclass(frozen=True)
 class Checkpointed:
     """The checkpoints in the folder `path`, newest first; `omitted` older ones are not told.
 

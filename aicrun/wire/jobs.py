@@ -7,6 +7,7 @@ It must not decide anything (see `status.py`). Records on disk carry `schema`; k
 from typing import Any, Dict, Optional, Tuple
 
 from aicrun.wire import lean
+from aicrun.wire.checkpoint import Resume
 from aicrun.wire.fetch import Fetch as Fetch
 from aicrun.wire.launched import Launched
 from aicrun.wire.names import SCHEMA as SCHEMA
@@ -160,6 +161,7 @@ class JobRequest:
     inputs: Dict[str, str] = lean.field(default_factory=dict)
     fetches: Tuple[Fetch, ...] = ()
     room: Tuple[Room, ...] = ()
+    resume: Optional[Resume] = None
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 

@@ -10,7 +10,10 @@ from aicrun.wire import lean
 
 @lean.dataclass(frozen=True)
 class Checkpoints:
-    """What lies in the run's checkpoint folder: the newest entry by modification, and totals."""
+    """What lies in the run's checkpoint folder: the newest entry by modification, and totals.
+
+    For a run that resumes: `start` is what it would go on from, `skipped` why a newer one is not.
+    """
 
     path: str
     newest: str = ""
@@ -18,6 +21,9 @@ class Checkpoints:
     newest_bytes: int = 0
     count: int = 0
     bytes: int = 0
+    start: str = ""
+    start_age_s: Optional[float] = None
+    skipped: str = ""
 
 
 @lean.dataclass(frozen=True)

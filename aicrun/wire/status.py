@@ -116,6 +116,7 @@ EVENTS = (
     "card_unused",
     "stalled",
     "stall_over",
+    "resumes",
 )
 
 

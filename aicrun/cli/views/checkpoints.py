@@ -23,6 +23,9 @@ def checkpoint_lines(screen: Screen, found: api.Found, seen: api.Checkpointed) -
     shown += ["", f"{counted(len(seen.checkpoints), 'checkpoint')} on {found.machine}, {size(total)}{free}."]
     shown += [f"{counted(seen.omitted, 'older one')} not shown."] if seen.omitted else []
     shown += _models(screen, seen.checkpoints)
+    kept = found.report.checkpoints
+    if kept is not None and kept.start and found.standing.status is not api.Status.SUCCEEDED:
+        shown.append(f"The next start resumes from {harmless(kept.start)}.")
     bad = [one for one in seen.checkpoints if one.complete == "no"]
     for one in bad[:_REASONS_MOST]:
         words = f"{_name(one)} is not whole: {harmless(one.why)}"

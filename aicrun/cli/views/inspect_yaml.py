@@ -151,6 +151,8 @@ def _results(report: api.JobReport) -> list[str]:
             age = "" if kept.newest_age_s is None else ago(kept.newest_age_s)
             values = f"name: {_text(kept.newest)}, size: {size(kept.newest_bytes)}"
             shown.append(_commented(f"  newest: {{{values}}}", age))
+        if kept.start:
+            shown.append(_commented(f"  next_start: {_text(kept.start)}", harmless(kept.skipped)))
     if report.upload_request is not None:
         done = report.upload
         verified = "waits" if done is None else "verified" if done.verified else "failed"

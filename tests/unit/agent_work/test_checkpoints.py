@@ -8,7 +8,7 @@ from pathlib import Path
 
 from unit.agent_work.test_checkpoint_files import STATE, archive, safetensors
 
-from aicrun.agent.checkpoints import SETTLED_S, Moment, in_folder
+from aicrun.agent.checkpoint_folder import SETTLED_S, Moment, in_folder
 from aicrun.wire.checkpoint import Checkpoint
 from aicrun.wire.jobs import UploadResult
 

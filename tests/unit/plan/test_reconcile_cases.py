@@ -202,15 +202,37 @@ def test_a_run_that_waits_moves_to_a_card_that_is_free() -> None:
     assert item.named == (waiting.job_id,)
 
 
+WHY = "checkpoint-750 skipped: trainer_state.json is missing"
+
+
 def test_an_earlier_checkpoint_keeps_a_resuming_run_on_its_machine() -> None:
     execution = {"command": "python train.py", "resume": {"from": "latest"}}
     wanted = wish(spec(execution=execution))
-    ended = job(wanted, "failed", checkpoints=Checkpoints("/x", "checkpoint-500", 60.0, 1, 1, 1))
+    ended = job(
+        wanted, "failed", checkpoints=Checkpoints("/x", "checkpoint-750", 60.0, 1, 2, 1, "checkpoint-500", 90.0, WHY)
+    )
     view = fleet(answered("desk", cpus_free=64.0), answered("lab", jobs=(ended,)))
     item = plan((wanted,), view, Options(again=True)).runs[0]
     assert (item.machine, item.from_nothing, item.run_id) == ("lab", False, RUN_ID)
     assert item.verdicts[0].rejections[0].token == "checkpoint_elsewhere"
-    assert ("run id", f"{RUN_ID}, kept: resumes from checkpoint-500") in item.rows
+    assert item.rows[item.rows.index(("run id", f"{RUN_ID}, kept: resumes from checkpoint-500")) + 1] == ("", WHY)
+
+
+def test_where_no_checkpoint_is_whole_another_machine_will_do() -> None:
+    execution = {"command": "python train.py", "resume": {"from": "latest"}}
+    wanted = wish(spec(execution=execution))
+    ended = job(wanted, "failed", checkpoints=Checkpoints("/x", "checkpoint-750", 60.0, 1, 1, 1, skipped=WHY))
+    item = plan((wanted,), fleet(answered("desk", cpus_free=64.0), answered("lab", jobs=(ended,))), Options(again=True))
+    assert item.runs[0].machine == "desk"
+    assert ("run id", f"{RUN_ID}, kept: no checkpoint of it is whole: from nothing") in item.runs[0].rows
+
+
+def test_a_run_that_began_without_a_rule_may_have_a_start() -> None:
+    wanted = wish(spec(execution={"command": "python train.py", "resume": {"from": "latest"}}))
+    ended = job(wish(spec()), "failed", checkpoints=Checkpoints("/x", "checkpoint-750", 60.0, 1, 1, 1))
+    item = plan((wanted,), fleet(answered("desk", cpus_free=64.0), answered("lab", jobs=(ended,))), Options(again=True))
+    assert item.runs[0].machine == "lab"
+    assert ("run id", f"{RUN_ID}, kept: resumes from its newest checkpoint that is whole") in item.runs[0].rows
 
 
 def test_a_start_names_what_ended_and_not_what_never_was() -> None:

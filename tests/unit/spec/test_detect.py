@@ -56,6 +56,7 @@ command: python train/sft.py --out "$AICRUN_CHECKPOINT_DIR"
 #   upload: {to: file:~/checkpoints/}
 # limits: {max_duration: 12h}  # asked to end after it; without it, never
 # secrets: [HF_TOKEN]   # names only; values come from your environment
+# resume: {from: latest}  # the command finds its start in $AICRUN_RESUME_FROM
 #
 # every field: aicrun explain run
 """

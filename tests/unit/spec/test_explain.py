@@ -37,7 +37,7 @@ def test_a_choice_names_its_words() -> None:
 
 def test_what_is_refused_is_told_with_what_to_do_meanwhile() -> None:
     assert explain("notify").meanwhile == "use aicrun wait"
-    assert explain("resume.from").meanwhile
+    assert explain("notify.webhook").meanwhile
     assert explain("setup.requirements").meanwhile == ""
     assert dict(explain("run").keys)["notify"].endswith("(not supported yet)")
 

@@ -1,0 +1,104 @@
+"""What a run goes on from: the newest checkpoint of its own that is whole; a newer one is named with why not."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from unit.agent_work.test_checkpoint_files import STATE, safetensors
+
+from aicrun.agent import resuming
+from aicrun.agent.home import Home
+from aicrun.agent.records import write_record
+from aicrun.wire.checkpoint import Resume
+from aicrun.wire.jobs import Client, RunRecord
+
+RUN = ("sft-run", "5" * 16)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(str(tmp_path / "state"), str(tmp_path / "jobs"), "1" * 32)
+
+
+def saved(folder: Path, name: str, age_s: float, *, state: bool = True, whole: bool = True) -> Path:
+    place = folder / name
+    place.mkdir(parents=True)
+    (place / "model.safetensors").write_bytes(safetensors(8)[: None if whole else -1])
+    (place / "config.json").write_text('{"model_type": "x"}')
+    if state:
+        (place / "trainer_state.json").write_text(str(STATE).replace("'", '"'))
+    then = time.time() - age_s
+    for file in place.iterdir():
+        os.utime(file, (then, then))
+    return place
+
+
+def start(home: Home, folder: Path, wanted: Resume | None = None) -> resuming.Start:
+    return resuming.start(home, RUN, str(folder), wanted or Resume(), os.path.basename)
+
+
+def record(home: Home, job_id: str, run_id: str, age_s: float) -> None:
+    place = Path(home.record_dir(RUN[0], job_id))
+    place.mkdir(parents=True)
+    made = RunRecord(job_id, RUN[0], run_id, "0" * 16, "d" * 64, Client("a", "b", "0"), time.time() - age_s)
+    write_record(str(place / "record.json"), made)
+
+
+def test_the_newest_that_is_whole(home: Home, tmp_path: Path) -> None:
+    saved(tmp_path / "out", "checkpoint-500", 300)
+    saved(tmp_path / "out", "checkpoint-1000", 200)
+    saved(tmp_path / "out", "checkpoint-1500", 100, state=False)
+    saved(tmp_path / "out", "checkpoint-2000", 50, whole=False)
+    found = start(home, tmp_path / "out")
+    assert (found.name, found.path) == ("checkpoint-1000", str(tmp_path / "out/checkpoint-1000"))
+    assert 199 <= found.age_s <= 260
+    assert found.skipped[0].startswith("checkpoint-2000 skipped: model.safetensors has ")
+    assert found.skipped[1:] == ("checkpoint-1500 skipped: trainer_state.json is missing",)
+    assert found.words.startswith("from checkpoint-1000; checkpoint-2000 skipped: ")
+
+
+def test_a_file_that_the_rule_wants_must_be_there(home: Home, tmp_path: Path) -> None:
+    (saved(tmp_path / "out", "checkpoint-500", 300) / "done").touch()
+    os.utime(tmp_path / "out/checkpoint-500/done", (0, 0))
+    saved(tmp_path / "out", "checkpoint-1000", 200)
+    found = start(home, tmp_path / "out", Resume(complete_when="done"))
+    assert (found.name, found.skipped) == ("checkpoint-500", ("checkpoint-1000 skipped: done is missing",))
+
+
+def test_one_that_the_rule_names(home: Home, tmp_path: Path) -> None:
+    saved(tmp_path / "out", "checkpoint-500", 300)
+    saved(tmp_path / "out", "checkpoint-1000", 200)
+    saved(tmp_path / "out/best", "model", 100)
+    assert start(home, tmp_path / "out", Resume("checkpoint-500")).name == "checkpoint-500"
+    assert start(home, tmp_path / "out", Resume("best/model")).path == str(tmp_path / "out/best/model")
+    assert start(home, tmp_path / "out", Resume("nothing")) == resuming.Start()
+
+
+def test_what_another_run_left_in_the_folder_is_not_gone_on_from(home: Home, tmp_path: Path) -> None:
+    saved(tmp_path / "out", "checkpoint-9000", 3600)
+    record(home, "a" * 16, "9" * 16, 7200)
+    record(home, "b" * 16, RUN[1], 600)
+    record(home, "c" * 16, RUN[1], 60)
+    assert start(home, tmp_path / "out") == resuming.Start()
+    # Its own earlier job's is.
+    saved(tmp_path / "out", "checkpoint-100", 300)
+    assert start(home, tmp_path / "out").name == "checkpoint-100"
+
+
+def test_the_model_at_the_top_comes_last(home: Home, tmp_path: Path) -> None:
+    saved(tmp_path / "out", "checkpoint-500", 300)
+    saved(tmp_path, "final", 10)
+    for file in (tmp_path / "final").iterdir():
+        file.rename(tmp_path / "out" / file.name)
+    assert start(home, tmp_path / "out").name == "checkpoint-500"
+    for file in (tmp_path / "out/checkpoint-500").iterdir():
+        file.unlink()
+    assert start(home, tmp_path / "out").path == str(tmp_path / "out")
+
+
+def test_nothing_there_is_nothing_to_go_on_from(home: Home, tmp_path: Path) -> None:
+    found = start(home, tmp_path / "out")
+    assert (found, found.words) == (resuming.Start(), "from nothing")
