@@ -11,14 +11,14 @@ import hashlib
 import os
 import posixpath
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from aicrun.errors import PlanStale, UsageError, Way
 from aicrun.hosts.backend import Content
 from aicrun.lifecycle.absent import pointers, submodules
 from aicrun.lifecycle.known_files import KnownFiles
-from aicrun.lifecycle.listing import files_of, git_words
+from aicrun.lifecycle.listing import files_of, git_says, git_words
 from aicrun.spec.model import RunSpec, SourceSpec
 from aicrun.wire.hashes import canonical, tree_hash
 from aicrun.wire.jobs import Source
@@ -111,15 +111,20 @@ def look_at(source: SourceSpec, aside: Iterable[str] = (), cache: str = "") -> S
         bytes=sum(entry.size for entry in files),
         commit=git_words(root, "rev-parse", "HEAD"),
         branch=git_words(root, "rev-parse", "--abbrev-ref", "HEAD"),
-        dirty=_dirty(root),
+        dirty=_dirty(root, {entry.path for entry in entries}),
     )
     absent = pointers(root, ((entry.path, entry.size) for entry in files)), submodules(source)
     return Snapshot(root, described, entries, tuple((entry.path, entry.size) for entry in by_size), *absent)
 
 
-def _dirty(root: str) -> tuple[str, ...]:
-    lines = git_words(root, "status", "--porcelain", "--untracked-files=all", "--", ".").splitlines()
-    return tuple(line[2:].strip() for line in lines[:_DIRTY_MOST])
+def _dirty(root: str, sent: Set[str]) -> tuple[str, ...]:
+    """The paths that git calls changed, but for those that are new and not sent: the spec's own file, say."""
+    said = git_says(root, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--", ".")
+    rows = [os.fsdecode(row) for row in said.split(b"\0") if row] if isinstance(said, bytes) else []
+    # Named from the top of the repository, of which the source may be a folder.
+    above = git_words(root, "rev-parse", "--show-prefix")
+    found = ((row[:2], row[3:].removeprefix(above)) for row in rows)
+    return tuple(path for state, path in found if state != "??" or path in sent)[:_DIRTY_MOST]
 
 
 def _entry(root: str, path: str, known: KnownFiles) -> Entry | None:

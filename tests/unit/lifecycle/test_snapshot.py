@@ -68,6 +68,17 @@ def test_in_a_repository_tracked_and_new_files_count_and_ignored_and_removed_one
     assert snapshot.source.dirty == ("gone.py", "lib/a.py")
 
 
+def test_what_is_new_and_not_sent_is_no_change_of_the_source(tree: Path) -> None:
+    git(tree, "init", "-q")
+    write(tree, run_DOT_yaml="a: 1\n")
+    git(tree, "add", "train.py")
+    git(tree, "commit", "-qm", "one")
+    write(tree, **{"sub/nä w_DOT_py": "new", "sub/left_DOT_log": "no"})
+    source = SourceSpec(str(tree), exclude=("*.log", "data"))
+    assert look_at(source, [str(tree / "run.yaml")]).source.dirty == ("lib/a.py", "sub/nä w.py")
+    assert look_at(SourceSpec(str(tree / "sub"))).source.dirty == ("left.log", "nä w.py")
+
+
 def test_a_source_below_the_top_of_its_repository_is_only_that_folder(tree: Path) -> None:
     git(tree, "init", "-q")
     assert paths(tree / "lib") == ["a.py"]
