@@ -1,14 +1,14 @@
 """Whether the disks have what a job asks for, now: a plan looked some time ago. It must not make room, nor write."""
 
 import os
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List
 
 from aicrun.agent import brought
+from aicrun.agent.free_room import MIB, amount, existing, short
 from aicrun.agent.refused import Refused
 from aicrun.wire.jobs import JobRequest
 from aicrun.wire.room import Room
 
-MIB = 1 << 20
 # With less than this a command cannot even begin to write.
 LEAST_BYTES, LEAST_FILES = MIB, 16
 
@@ -25,28 +25,28 @@ def check(request: JobRequest) -> None:
     due = [one for one in request.room if not (one.env and is_complete(os.path.join(one.path, one.env), one.env))]
     due = [one for one in due if one.what not in begun]
     for rooms in _by_volume(due):
-        place = _existing(rooms[0].path)
+        place = existing(rooms[0].path)
         size, files = sum(one.bytes for one in rooms), sum(one.files for one in rooms)
-        short = _short(place, size, files)
-        if short:
-            parts = ", ".join("%s for %s" % (_amount(one.bytes), one.what) for one in rooms if one.bytes)
+        lacks = short(place, size, files)
+        if lacks:
+            parts = ", ".join("%s for %s" % (amount(one.bytes), one.what) for one in rooms if one.bytes)
             paths = " and ".join(dict.fromkeys(one.path for one in rooms))
-            told = "%s on the disk of %s%s" % (short, paths, ": " + parts if parts else "")
+            told = "%s on the disk of %s%s" % (lacks, paths, ": " + parts if parts else "")
             raise Refused("disk_full", told, {"path": rooms[0].path})
 
 
 def check_full(folders: Iterable[str]) -> None:
     """Raises `Refused` (disk_full) for a folder whose disk takes nothing more; a command is begun behind it."""
     for folder in folders:
-        short = _short(_existing(folder), LEAST_BYTES, LEAST_FILES) if folder else ""
-        if short:
-            raise Refused("disk_full", "%s on the disk of %s" % (short, folder), {"path": folder})
+        lacks = short(existing(folder), LEAST_BYTES, LEAST_FILES) if folder else ""
+        if lacks:
+            raise Refused("disk_full", "%s on the disk of %s" % (lacks, folder), {"path": folder})
 
 
 def _by_volume(rooms: List[Room]) -> List[List[Room]]:
     found: Dict[str, List[Room]] = {}
     for one in rooms:
-        found.setdefault(_volume(_existing(one.path)), []).append(one)
+        found.setdefault(_volume(existing(one.path)), []).append(one)
     return list(found.values())
 
 
@@ -56,35 +56,3 @@ def _volume(place: str) -> str:
     from aicrun.agent.machine import volume
 
     return volume(os.stat(place).st_dev, *mounted(place))
-
-
-def _existing(path: str) -> str:
-    while not os.path.isdir(path) and path != "/":
-        path = os.path.dirname(path.rstrip("/"))
-    return path
-
-
-def _short(place: str, size: int, files: int) -> str:
-    """What `place` lacks, with both numbers; empty when it has enough, or when it cannot be asked."""
-    state = _state(place)
-    if state is None:
-        return ""
-    free, inodes = state
-    if free < size:
-        return "%s free, %s needed" % (_amount(free), _amount(size))
-    if inodes is not None and inodes < files:
-        return "%d free inodes, %d needed" % (inodes, files)
-    return ""
-
-
-def _state(place: str) -> Optional[Tuple[int, Optional[int]]]:
-    """(free bytes, free inodes or None where the file system counts none)."""
-    try:
-        state = os.statvfs(place)
-    except OSError:
-        return None
-    return state.f_bavail * state.f_frsize, state.f_favail if state.f_files else None
-
-
-def _amount(size: int) -> str:
-    return "%.1f GiB" % (size / (1024 * MIB)) if size >= 1024 * MIB else "%.1f MiB" % (size / MIB)

@@ -8,15 +8,18 @@ import itertools
 import json
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from aicrun.agent import bodies
+from aicrun.agent.free_room import MIB, short
 from aicrun.agent.home import Home
 from aicrun.agent.refused import Refused
 from aicrun.wire.hashes import sha256, tree_hash
 
 HASH = re.compile(r"[0-9a-f]{64}\Z")
 KINDS = ("f", "x", "l")
+# What is left for the records of runs, so that each can be started, stopped and told.
+LEAST_LEFT_BYTES = MIB
 # No two contents that arrive share a name while they do, whichever process brings them.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _OWN, _NUMBERS = os.urandom(8).hex(), itertools.count()
@@ -51,6 +54,8 @@ def missing(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str,
 
     With a manifest its own contents are looked for too. Without one, `known` tells whether that of `tree` is here, and
     then it is as if it had been sent: a client whose tree has not changed need not send it.
+
+    Raises `Refused` (disk_full) before anything is sent that would fill the disk.
     """
     tree, hashes = body.get("tree", ""), body.get("hashes", [])
     if not isinstance(hashes, list) or not all(isinstance(item, str) and HASH.match(item) for item in hashes):
@@ -68,8 +73,27 @@ def missing(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str,
         wanted = list(dict.fromkeys(wanted + [entry.content for entry in entries if entry.kind != "l"]))
     objects = object_folder(home)
     lacking = [content for content in wanted if not _touched("%s/%s/%s" % (objects, content[:2], content))]
+    _check_room(home, entries or (), frozenset(lacking))
     answer: Dict[str, Any] = {"missing": lacking}
     return answer if payload or not tree else dict(answer, known=entries is not None), b""
+
+
+def _check_room(home: Home, entries: Iterable[Entry], lacking: AbstractSet[str]) -> None:
+    """What is sent of a tree must leave room for the records of runs; what lies here of it from before is there."""
+    sizes = {entry.content: entry.size for entry in entries if entry.kind != "l" and entry.content in lacking}
+    size = sum(sizes.values()) - sum(_part_bytes(object_path(home, content)) for content in sizes)
+    lacks = short(home.jobs_root, size + LEAST_LEFT_BYTES, len(sizes)) if sizes else ""
+    if lacks:
+        told = "%s on the disk of %s, for %d files that would be sent" % (lacks, home.store(), len(sizes))
+        raise Refused("disk_full", told, {"path": home.store()})
+
+
+def _part_bytes(place: str) -> int:
+    folder, content = os.path.split(place)
+    try:
+        return os.stat(os.path.join(folder, ".part-" + content)).st_size
+    except OSError:
+        return 0
 
 
 def put(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:

@@ -29,7 +29,8 @@ def nearly_full(spec: RunSpec, machine: Machine, reading: HostReading) -> tuple[
     """`307.2 MiB free on /data/out` for each such volume, with every folder of the run on it; inodes likewise."""
     written = dict.fromkeys((*volumes(spec), data(machine, reading.home), *usual_volumes(machine)))
     low: dict[object, tuple[Disk, list[str]]] = {}
-    for path in dict.fromkeys(volume_here(one, spec, machine, reading.home) for one in written if one):
+    folders = (volume_here(one, spec, machine, reading.home) for one in written if one)
+    for path in dict.fromkeys((*folders, reading.jobs_root)):
         disk = disk_of(reading, path) if path else None
         if disk is not None and _lacks(disk):
             volume = disk.volume or (disk.free_bytes, disk.total_bytes)

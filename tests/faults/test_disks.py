@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from support import until
 
 from aicrun.wire import names
 from aicrun.wire.codec import to_json
+from aicrun.wire.hashes import canonical, tree_hash
 from aicrun.wire.jobs import Setup, Upload
 from aicrun.wire.room import Room
 from aicrun.wire.status import Status, status_of
@@ -276,3 +278,22 @@ def test_the_doctor_tells_a_disk_on_which_no_file_can_be_made(rig: Rig, work_dis
     rows = {row["topic"]: row for row in rig.call("doctor", data=str(work_disk))["findings"]}
     assert (rows["envs"]["word"], ", 0 inodes" in rows["envs"]["text"]) == ("note", True), rows["envs"]
     assert rows["envs"]["help"].startswith("df -h ")
+
+
+def test_a_source_that_would_fill_the_disk_is_refused_before_any_of_it_is_sent(rig: Rig, small_disk: Path) -> None:
+    large, small = os.urandom(2 * MIB), b"print(1)\n"
+    files = [("a.py", small), ("big.bin", large), ("same.bin", large)]
+    entries = [(name, "f", hashlib.sha256(raw).hexdigest(), len(raw)) for name, raw in files]
+    tree, manifest = tree_hash([entry[:3] for entry in entries]), canonical([list(entry) for entry in entries])
+    # Of two files of one content one is sent.
+    assert len(rig.call("store_missing", manifest, tree=tree, hashes=[])["missing"]) == 2
+    (small_disk / "filler").write_bytes(b"x" * MIB)
+    with pytest.raises(Refusal) as caught:
+        rig.call("store_missing", manifest, tree=tree, hashes=[])
+    assert caught.value.token == "disk_full"
+    assert "3.0 MiB needed" in str(caught.value) and "for 2 files that would be sent" in str(caught.value)
+    # What is here already needs no room.
+    (small_disk / "filler").unlink()
+    rig.call("store_put", large, hash=entries[1][2])
+    (small_disk / "filler").write_bytes(b"x" * (MIB // 2))
+    assert rig.call("store_missing", manifest, tree=tree, hashes=[])["missing"] == [entries[0][2]]
