@@ -36,22 +36,24 @@ _VERBS = {
 @click.command("apply", epilog="Example: aicrun apply run.yaml --follow --yes")
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILES]...")
 @click.option("-f", "--follow", is_flag=True, help="Show the log and wait for the end; exit as the run ended.")
+@click.option("--fetch", is_flag=True, help="With --follow: bring the newest checkpoint of what succeeded here.")
 @click.option("--no-wait", is_flag=True, help="Return as soon as the machine accepted the start.")
 @with_yes
 @with_wishes
 @with_machines
 @with_json
 @click.pass_obj
-def apply_command(
-    screen: Screen, /, files: tuple[str, ...], follow: bool, no_wait: bool, yes: bool, machines: str, **wishes: object
-) -> int:
+def apply_command(screen: Screen, /, files: tuple[str, ...], yes: bool, machines: str, **asked: object) -> int:
     """Carry out what run files, or one saved plan, say. Applying twice gives one job. FILES default to run.yaml."""
-    wanted = Wishes(**wishes)  # type: ignore[arg-type]  # click gives the fields their types
+    follow, fetch, no_wait = (bool(asked.pop(name)) for name in ("follow", "fetch", "no_wait"))
+    wanted = Wishes(**asked)  # type: ignore[arg-type]  # click gives the fields their types
     paths = files or ("run.yaml",)
     if follow and no_wait:
         raise UsageError("AIC-E006", "--follow and --no-wait contradict each other")
+    if fetch and not follow:
+        raise UsageError("AIC-E006", "--fetch is for a run that is followed to its end", ways=(Way("add", "--follow"),))
     screen.interrupted = _NOTHING_YET
-    how = How(follow, no_wait, yes, wanted.verbose)
+    how = How(follow, no_wait, yes, wanted.verbose, fetch)
     if any(api.is_saved_plan(path) for path in paths):
         return _apply_saved(screen, paths, machines, wanted, how)
     loaded = wanted.load(screen, paths)
@@ -83,6 +85,7 @@ class How:
     no_wait: bool
     yes: bool
     verbose: bool
+    fetch: bool = False
 
 
 class Applying:
@@ -173,9 +176,24 @@ class Applying:
             if found is not None:
                 self._screen.interrupted = left_lines(found)
                 found, code = self._one(outcome, found)
+                if self._how.fetch and code is Exit.DONE:
+                    code = self._fetched(found)
             final.append(api.Outcome(outcome.run, outcome.sign, found, outcome.adopted))
             codes.append(code)
         return self._document(plan, tuple(final), worst(codes))
+
+    def _fetched(self, found: api.Found) -> Exit:
+        """The newest checkpoint brought here; that it cannot be is told, and takes nothing of the run's own end."""
+        # Imported here: few applies end with a fetch.
+        from aicrun.cli.checkpoints import brought
+        from aicrun.cli.views.trouble import lines
+
+        try:
+            brought(self._screen, self._session, found)
+        except api.AicrunError as error:
+            self._screen.err(lines(error))
+            return error.exit
+        return Exit.DONE
 
     def _one(self, outcome: api.Outcome, found: api.Found) -> tuple[api.Found, Exit]:
         if outcome.sign is api.Sign.KEEP and not self._how.follow:

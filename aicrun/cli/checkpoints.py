@@ -52,14 +52,22 @@ def fetch_command(screen: Screen, run: str, checkpoint: str, named: str, to: str
         raise UsageError(
             "AIC-E006", "the checkpoint is named twice", ways=(Way("name it once", f"aicrun fetch {run}"),)
         )
-    with open_session(screen, machines) as (session, _), Bar(screen) as bar:
+    with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         interruptible(screen, screen.typed)
-        chosen = api.meant_checkpoint(found, api.checkpoints(session, found), checkpoint or named or "latest")
-        with told_how(screen, found.machine, chosen.place):
-            moved = api.fetch(session, chosen, to, replace, bar.tell)
-    screen.out(moved_lines(screen, moved))
+        told = brought(screen, session, found, checkpoint or named or "latest", to, replace)
     if screen.json:
-        about = {"run": found.report.run, "machine": found.machine, "checkpoint": api.as_json(chosen.checkpoint)}
-        screen.document("fetch", {**about, **api.as_json(moved)})
+        screen.document("fetch", told)
     return Exit.DONE
+
+
+def brought(
+    screen: Screen, session: api.Session, found: api.Found, wanted: str = "latest", to: str = ".", replace: bool = False
+) -> dict[str, object]:
+    """Bring a checkpoint of a run into the folder `to` and say so; what a document tells of it."""
+    chosen = api.meant_checkpoint(found, api.checkpoints(session, found), wanted)
+    with Bar(screen) as bar, told_how(screen, found.machine, chosen.place):
+        moved = api.fetch(session, chosen, to, replace, bar.tell)
+    screen.out(moved_lines(screen, moved))
+    about = {"run": found.report.run, "machine": found.machine, "checkpoint": api.as_json(chosen.checkpoint)}
+    return {**about, **api.as_json(moved)}

@@ -94,6 +94,19 @@ def test_a_model_at_the_top_comes_without_the_folders_beside_it(project: Project
     assert sorted(path.name for path in (project.folder / "quick").rglob("*")) == ["config.json", "model.bin"]
 
 
+def test_an_apply_brings_what_it_made(project: Project) -> None:
+    project.write()
+    done = project.apply("--follow", "--fetch")
+    assert done.returncode == 0, flat(done)
+    assert (project.folder / "model.bin").read_text() == "weights" and "1 file, 7 B, checked:" in flat(done)
+    (project.folder / "model.bin").write_text("mine")
+    done = project.apply("--follow", "--fetch", "--again")
+    # The run is as it is; what could not be brought is told with its own code.
+    assert done.returncode == 3 and "quick succeeded" in flat(done) and "is there already and differs" in flat(done)
+    assert (project.folder / "model.bin").read_text() == "mine"
+    assert project.apply("--fetch").returncode == 3
+
+
 def test_a_run_that_saved_nothing_says_so(project: Project) -> None:
     project.write("'true'", more="checkpoints: {path: out}\n")
     assert project.apply("--follow").returncode == 0
