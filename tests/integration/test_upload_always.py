@@ -1,0 +1,39 @@
+"""`checkpoints.upload.when: always`: what a run saved is uploaded however it ended, and the end stays what it was."""
+
+from __future__ import annotations
+
+from integration.project import Project
+from support import until
+
+ALWAYS = "checkpoints: {upload: {to: 'file:~/kept/', when: always}}\n"
+SAVES = 'echo w >"$AICRUN_CHECKPOINT_DIR/model.bin"'
+
+
+def uploaded(project: Project) -> list[str]:
+    kept = project.person.home / "kept"
+    return sorted(path.name for path in kept.rglob("*") if path.is_file())
+
+
+def test_a_run_that_failed_is_uploaded_and_has_failed(project: Project) -> None:
+    project.write(f"'{SAVES}; exit 3'", more=ALWAYS)
+    done = project.apply("--follow")
+    assert done.returncode == 10, done.stdout + done.stderr
+    found = project.json("inspect", "quick")
+    assert (found["status"], found["reason"], found["code"]) == ("failed", "exit_code", 3)
+    assert found["job"]["upload"]["verified"] and uploaded(project) == ["aicrun-manifest.json", "model.bin"]
+
+
+def test_a_run_that_was_stopped_is_uploaded_and_was_stopped(project: Project) -> None:
+    project.write(f"'{SAVES}; echo saved; sleep 300'", more=ALWAYS)
+    assert project.apply().returncode == 0
+    until(lambda: "saved" in project.run("logs", "quick").stdout)
+    done = project.run("stop", "quick", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert project.json("inspect", "quick")["status"] == "stopped"
+    assert uploaded(project) == ["aicrun-manifest.json", "model.bin"]
+
+
+def test_by_itself_only_a_success_is_uploaded(project: Project) -> None:
+    project.write(f"'{SAVES}; exit 3'", more=ALWAYS.replace(", when: always", ""))
+    assert project.apply("--follow").returncode == 10
+    assert uploaded(project) == []
