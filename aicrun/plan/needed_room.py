@@ -33,7 +33,7 @@ ENVIRONMENT = (32 * MIB, 256)
 # 4 to 8 GiB and 0.6 to 1 GiB), and how many files it has.
 TORCH_CUDA, TORCH, TORCH_FILES = 3072 * MIB, 512 * MIB, 5000
 # The records of a job and the beginning of its logs; a log that finds no room is cut, and the run goes on.
-RECORDS = (8 * MIB, 64)
+RECORDS = (MIB, 64)
 _NAMES_TORCH = re.compile(r"^torch(?![\w.-])", re.MULTILINE)
 
 

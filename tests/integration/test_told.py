@@ -116,12 +116,17 @@ def test_a_log_that_found_no_room_is_told_with_what_is_missing(project: Project,
     assert "of this log was not kept" in project.run("logs", "quick").stderr
 
 
-def test_a_push_that_finds_no_room_names_the_place_and_the_cause(project: Project, small_state: int) -> None:
+def test_a_push_that_would_find_no_room_names_the_place_with_both_numbers_and_sends_nothing(
+    project: Project, small_state: int
+) -> None:
     (project.folder / "data.bin").write_bytes(os.urandom(small_state))
     project.write()
     done = project.apply()
     assert done.returncode == 7
-    assert ".local/state/aicrun/" in done.stderr.partition("No space left on device")[0]
+    said = " ".join(done.stderr.split())
+    assert "error[AIC-E617]" in said and "MiB needed on the disk of" in said and ".local/state/aicrun/" in said, said
+    assert "aicrun gc here --dry-run" in said
+    assert not [path for path in project.person.home.rglob("store/objects/*/*") if path.stat().st_size > 1000]
     assert project.starts() == []
 
 
