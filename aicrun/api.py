@@ -161,8 +161,16 @@ def plan(
     offline: bool = False,
 ) -> Planned:
     """What would happen to `specs` now, or as the machines were last seen (`offline`, for reading). Changes nothing."""
-    wanted, snapshots = gathered(session, specs)
-    return _planned(session, wanted, snapshots, options or Options(), excepted, offline)
+    # What is brought is asked for by what was gathered; else machines answer while this one reads its files.
+    looking = None if offline or any(spec.brought for spec in specs) else _survey.Looking(session, specs, excepted)
+    try:
+        wanted, snapshots = gathered(session, specs)
+    except BaseException:
+        if looking is not None:
+            looking.leave()
+        raise
+    known = looking.fleet() if looking is not None else _survey.offline(session, excepted) if offline else None
+    return _planned(session, wanted, snapshots, options or Options(), excepted, known)
 
 
 def _planned(
@@ -171,11 +179,10 @@ def _planned(
     snapshots: Mapping[str, _snapshot.Snapshot],
     options: Options,
     excepted: tuple[str, ...],
-    offline: bool = False,
+    known: Fleet | None = None,
 ) -> Planned:
     specs = tuple(item.spec for item in wanted)
-    ask = brought_to_ask(wanted)
-    fleet = _survey.offline(session, excepted) if offline else _survey.survey(session, specs, excepted, brought=ask)
+    fleet = known or _survey.survey(session, specs, excepted, brought=brought_to_ask(wanted))
     wanted, fleet = resolved(session, wanted, fleet)
     return Planned(_decide(wanted, fleet, options), wanted, snapshots, excepted)
 

@@ -26,6 +26,8 @@ from aicrun.wire.facts import HostReading
 # A second of silence asks for a word; what changes several times a second is read by nobody.
 TOLD_AFTER_S = 1.0
 TOLD_EACH_S = 0.25
+# Whoever was asked for nothing is waited for so long.
+LEFT_S = 1.0
 NOT_SUPPORTED = "AIC-E590"
 # A connection that stood and ended in the middle of a question.
 CUT = "AIC-E511"
@@ -45,41 +47,59 @@ class Heard(Generic[T]):
 def ask_all(
     session: Session, machines: tuple[Machine, ...], ask: Callable[[Backend, Machine], T]
 ) -> tuple[Heard[T], ...]:
-    """`ask` on every machine in parallel, in the order given.
+    """`ask` on every machine in parallel, in the order given; see `Asking`."""
+    return Asking(session, machines, ask).answers()
+
+
+class Asking(Generic[T]):
+    """`ask` on every machine in parallel, begun at once; whoever began does something else until it wants the answers.
 
     One that is late by the session's deadline is heard as `HostUnreachable`, and its connection is given up. `ask` must
     change nothing: where a connection is cut in the middle of it, it is asked once more over a fresh one.
     """
-    heard: dict[str, Heard[T]] = {}
-    # Of those that are asked again: what they are heard as should the second answer be late.
-    cut: dict[str, Heard[T]] = {}
-    faults: list[BaseException] = []
-    missing = {machine.name for machine in machines}
-    over = threading.Event()
 
-    def one(machine: Machine) -> None:
+    def __init__(self, session: Session, machines: tuple[Machine, ...], ask: Callable[[Backend, Machine], T]) -> None:
+        self._session, self._machines, self._ask = session, machines, ask
+        self._end = time.monotonic() + session.deadline_s
+        self._heard: dict[str, Heard[T]] = {}
+        # Of those that are asked again: what they are heard as should the second answer be late.
+        self._cut: dict[str, Heard[T]] = {}
+        self._faults: list[BaseException] = []
+        self._missing = {machine.name for machine in machines}
+        self._over = threading.Event()
+        for machine in machines:
+            threading.Thread(target=self._one, args=(machine,), daemon=True).start()
+
+    def _one(self, machine: Machine) -> None:
         try:
-            heard[machine.name] = _asked(session, machine, ask, cut, over)
+            self._heard[machine.name] = _asked(self._session, machine, self._ask, self._cut, self._over)
         except AicrunError as error:
-            heard[machine.name] = Heard(machine, error=error)
+            self._heard[machine.name] = Heard(machine, error=error)
         except BaseException as fault:  # noqa: BLE001  # carried to the caller's thread, which raises it
-            faults.append(fault)
-        missing.discard(machine.name)
-        if not missing:
-            over.set()
+            self._faults.append(fault)
+        self._missing.discard(machine.name)
+        if not self._missing:
+            self._over.set()
 
-    for machine in machines:
-        threading.Thread(target=one, args=(machine,), daemon=True).start()
-    if machines:
-        _wait(session, over, lambda: _standing(machines, dict(heard)))
-    if faults:
-        raise faults[0]
-    answers = dict(heard)
-    for machine in machines:
-        if machine.name not in answers:
-            session.leave(machine.name)
-    answers = {**cut, **answers}
-    return tuple(answers.get(machine.name) or _late(machine, session.deadline_s) for machine in machines)
+    def answers(self) -> tuple[Heard[T], ...]:
+        """What each answered, in the order given; waits for the rest."""
+        machines = self._machines
+        if machines:
+            _wait(self._session, self._over, self._end, lambda: _standing(machines, dict(self._heard)))
+        if self._faults:
+            raise self._faults[0]
+        answers = dict(self._heard)
+        for machine in machines:
+            if machine.name not in answers:
+                self._session.leave(machine.name)
+        answers = {**self._cut, **answers}
+        return tuple(answers.get(machine.name) or _late(machine, self._session.deadline_s) for machine in machines)
+
+    def leave(self) -> None:
+        """Nobody wants the answers any more; who has nearly answered is waited for, so that its connection is ended."""
+        if self._machines:
+            self._over.wait(LEFT_S)
+        self._over.set()
 
 
 def _asked(
@@ -103,10 +123,9 @@ def _asked(
     return Heard(machine, ask(session.backend(machine.name), machine))
 
 
-def _wait(session: Session, over: threading.Event, standing: Callable[[], Waiting]) -> None:
+def _wait(session: Session, over: threading.Event, end: float, standing: Callable[[], Waiting]) -> None:
     """Until all have answered, or the deadline, and then it is `over`; whoever watches is told of each change."""
-    end, pause_s = time.monotonic() + session.deadline_s, TOLD_AFTER_S
-    told = None
+    pause_s, told = TOLD_AFTER_S, None
     try:
         while (left_s := end - time.monotonic()) > 0 and not over.wait(min(pause_s, left_s)):
             if (now := standing()) != told:
@@ -134,42 +153,67 @@ def survey(
     cards: bool = True,
     brought: tuple[str, ...] = (),
 ) -> Fleet:
-    """All machines as they are now, in inventory order; `specs` say which runs and volumes to ask about.
+    """All machines as they are now, in inventory order; see `Looking`."""
+    return Looking(session, specs, excepted, cards, brought).fleet()
+
+
+class Looking:
+    """A look at all machines, begun at once; `specs` say which runs and volumes to ask about.
 
     `brought` are keys of inputs that may be there from an earlier run.
-
-    Raises what the only machine of an inventory answered when it refused: there is nothing else to plan with.
     """
-    for name in excepted:
-        session.machine(name)
-    names = tuple(dict.fromkeys(spec.name for spec in specs))
 
-    ways: dict[str, Reached | None] = {}
+    def __init__(
+        self,
+        session: Session,
+        specs: tuple[RunSpec, ...],
+        excepted: tuple[str, ...] = (),
+        cards: bool = True,
+        brought: tuple[str, ...] = (),
+    ) -> None:
+        for name in excepted:
+            session.machine(name)
+        self._session, self._excepted = session, excepted
+        self._ways: dict[str, Reached | None] = {}
+        names = tuple(dict.fromkeys(spec.name for spec in specs))
 
-    def ask(backend: Backend, machine: Machine) -> HostReading:
-        paths = paths_to_ask(specs, machine) or (machine.data or "~",)
-        try:
-            programs = (*programs_to_ask(specs, machine), *interpreters_to_ask(specs, machine))
-            # First: of many words a host answers for the first hundred.
-            programs = tuple(dict.fromkeys((*fetchers_to_ask(specs, machine), *programs)))
-            about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine), brought)
-            return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, *about))
-        finally:
-            # Also of one that gave no answer; a configuration that cannot be read was told by the survey.
-            with contextlib.suppress(AicrunError):
-                ways[machine.name] = backend.reached()
+        def ask(backend: Backend, machine: Machine) -> HostReading:
+            paths = paths_to_ask(specs, machine) or (machine.data or "~",)
+            try:
+                programs = (*programs_to_ask(specs, machine), *interpreters_to_ask(specs, machine))
+                programs = tuple(dict.fromkeys((*programs, *fetchers_to_ask(specs, machine))))
+                about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine), brought)
+                return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, *about))
+            finally:
+                # Also of one that gave no answer; a configuration that cannot be read was told by the survey.
+                with contextlib.suppress(AicrunError):
+                    self._ways[machine.name] = backend.reached()
 
-    asked = session.asked(excepted)
-    heard = {item.machine.name: item for item in ask_all(session, asked, ask)}
-    alone = heard[asked[0].name].error if len(session.inventory.machines) == 1 and asked else None
-    if alone is not None and not isinstance(alone, HostUnreachable):
-        raise alone
-    _remember(session, heard)
-    remembered = _remembered(session) if len(heard) > sum(item.answer is not None for item in heard.values()) else {}
-    views = (_view(machine, heard.get(machine.name), excepted) for machine in session.inventory.machines)
-    views = (replace(view, reached=ways.get(view.machine.name)) for view in views)
-    known = counted_once(tuple(_with_memory(view, remembered.get(view.machine.name)) for view in views))
-    return Fleet(known, session.inventory.file, session.inventory.digest, session.client.user)
+        self._asked = session.asked(excepted)
+        self._asking = Asking(session, self._asked, ask)
+
+    def fleet(self) -> Fleet:
+        """What was seen, in inventory order.
+
+        Raises what the only machine of an inventory answered when it refused: there is nothing else to plan with.
+        """
+        session = self._session
+        heard = {item.machine.name: item for item in self._asking.answers()}
+        is_alone = len(session.inventory.machines) == 1 and self._asked
+        alone = heard[self._asked[0].name].error if is_alone else None
+        if alone is not None and not isinstance(alone, HostUnreachable):
+            raise alone
+        _remember(session, heard)
+        answered = sum(item.answer is not None for item in heard.values())
+        remembered = _remembered(session) if len(heard) > answered else {}
+        views = (_view(machine, heard.get(machine.name), self._excepted) for machine in session.inventory.machines)
+        views = (replace(view, reached=self._ways.get(view.machine.name)) for view in views)
+        known = counted_once(tuple(_with_memory(view, remembered.get(view.machine.name)) for view in views))
+        return Fleet(known, session.inventory.file, session.inventory.digest, session.client.user)
+
+    def leave(self) -> None:
+        """Nobody wants to know any more."""
+        self._asking.leave()
 
 
 def offline(session: Session, excepted: tuple[str, ...] = ()) -> Fleet:
