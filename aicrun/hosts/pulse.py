@@ -36,6 +36,12 @@ class _Heard:
         data, self._ahead = bytes(self._ahead[:most]), self._ahead[most:]
         return data
 
+    def close(self) -> None:
+        """Close it; behind a hop it may be a channel of a connection that is gone already."""
+        # Its reader closes it as the last thing it does: nobody could catch what is raised there.
+        with contextlib.suppress(OSError, EOFError):
+            self._sock.close()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)
 

@@ -62,3 +62,27 @@ def test_a_line_that_does_not_answer_is_asked_again_and_ended() -> None:
     pulse = Pulse(line.ask, line, 0.05, 3)
     until(lambda: line.closed)
     assert line.asked == 3 and pulse.said == "nothing was heard for 0s"
+
+
+class _Gone:
+    """What stands for a socket behind a hop whose connection has ended: a channel that says so when it is closed."""
+
+    def close(self) -> None:
+        raise EOFError
+
+
+def test_the_end_of_a_line_behind_a_hop_that_is_gone_is_no_fault() -> None:
+    """Its reader closes it in a thread of the library's, and what is raised there ends up on a person's screen."""
+    heard_of(_Gone()).close()
+
+
+def test_what_was_read_ahead_comes_in_its_order_and_its_end_last() -> None:
+    ours, theirs = socket.socketpair()
+    heard = heard_of(ours)
+    theirs.sendall(bytes(range(200)))
+    theirs.close()
+    parts = [heard.recv(size) for size in (16, 1, 100)]
+    assert [len(part) for part in parts] == [16, 1, 100]
+    assert b"".join(parts) + heard.recv(1000) == bytes(range(200))
+    assert heard.recv(1) == b""
+    heard.close()
