@@ -79,6 +79,9 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     took_s = round(time.monotonic() - began, 3)
     result = {"schema": SCHEMA, "tree": tree, "env": request.setup.path, "built": built, "uv": uv, "took_s": took_s}
     result["inputs"] = inputs
+    if request.setup.reads:
+        # What the environment was made of: the next plan tells by it why another one is built.
+        result["reads"] = request.setup.reads
     write_record(result_path, result)
     return result
 

@@ -9,6 +9,7 @@ import posixpath
 import re
 from typing import Any
 
+from aicrun.plan import words
 from aicrun.plan.locks import LOCK, PYPROJECT
 from aicrun.plan.model import Wanted
 from aicrun.plan.placeholders import fill
@@ -25,6 +26,24 @@ PYTHON_LEAST = ">=3.8"
 _LOCAL = re.compile(
     r"^\s*(?:-e\b|--editable\b|-r\b|--requirement\b|-c\b|--constraint\b|\.{1,2}(?:/|\[|\s|$)|\S+/|.*@\s*file:)"
 )
+# What a build reads, as people call it.
+_NAMES = {
+    "requirements": "setup.requirements",
+    "packages": "setup.packages",
+    "lock": "setup.lock",
+    "pyproject": "pyproject.toml",
+    "project": "setup.project",
+    "source_tree": "the source",
+    "python": "python",
+    "python_path": "python",
+    "driver": "the driver",
+    "torch_backend": "setup.torch_backend",
+    "index": "setup.index",
+    "wheels": "the folder of wheels",
+    "uv": "uv's variables in env",
+    "architecture": "the machine",
+    "libc": "the machine's C library",
+}
 _ADDRESS = re.compile(r"^\s*[a-z+]+://")
 
 
@@ -93,6 +112,26 @@ def setup_on(wanted: Wanted, machine: Machine, reading: HostReading) -> Setup:
         index=setup.index,
         wheels=wheels,
     )
+
+
+def why_built(wanted: Wanted, made: Setup, reading: HostReading) -> str:
+    """Why the environment of the run's last job on this machine does not serve; empty where there was none.
+
+    What that one was made of is the host's word: it is compared, and nothing of it is shown.
+    """
+    told = [
+        (job.age_s, job.facts["setup"].get("reads"))
+        for job in reading.jobs
+        if job.run == wanted.spec.name and isinstance(job.facts.get("setup"), dict)
+    ]
+    last = next((reads for _, reads in sorted(told, key=lambda one: one[0]) if isinstance(reads, dict)), None)
+    if last is None:
+        return ""
+    changed = dict.fromkeys(_NAMES.get(key, key) for key in made.reads if made.reads[key] != last.get(key))
+    changed.update(dict.fromkeys(_NAMES[key] for key in last if key in _NAMES and key not in made.reads))
+    file = words.harmless(made.requirements_name)
+    named = [file if file and one in (_NAMES["requirements"], _NAMES["lock"]) else one for one in changed]
+    return f"changed: {words.joined(tuple(named))}" if named else "the last one is gone"
 
 
 def filled_here(written: str, spec: RunSpec, machine: Machine, reading: HostReading) -> str:

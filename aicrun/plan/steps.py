@@ -12,7 +12,7 @@ from typing import Any
 from aicrun.plan import words
 from aicrun.plan.changes import source_words
 from aicrun.plan.draft import JOB_ID, RUN_ID
-from aicrun.plan.environment import has_environment, lock_of
+from aicrun.plan.environment import has_environment, lock_of, why_built
 from aicrun.plan.inputs import bringing, input_words
 from aicrun.plan.known import Known
 from aicrun.plan.locks import packages
@@ -142,14 +142,15 @@ def _setup(wanted: Wanted, draft: JobRequest, reading: HostReading, waits: bool)
         return ", ".join(part for part in (ready, torch, commands) if part)
     begin = "build while waiting" if waits else "build"
     version = ".".join(made.python_version.split(".")[:2])
+    why = f"; {found}" if (found := why_built(wanted, made, reading)) else ""
     if made.project or made.lock:
         parts: tuple[str, ...] = (f"python {version}", *_locked(wanted, made), commands)
-        return f"{begin}: " + ", ".join(part for part in parts if part)
+        return f"{begin}: " + ", ".join(part for part in parts if part) + why
     lines = len([line for line in made.requirements.splitlines() if line.strip() and not line.lstrip().startswith("#")])
     files = f"{made.requirements_name} ({words.counted(lines, 'line')})" if made.requirements_name else ""
     named = words.counted(len(made.packages), "package") if made.packages else ""
     parts = (f"python {version}", files, named, torch, _from(made), commands)
-    return f"{begin}: " + ", ".join(part for part in parts if part)
+    return f"{begin}: " + ", ".join(part for part in parts if part) + why
 
 
 def _preflight(wanted: Wanted, draft: JobRequest) -> str:

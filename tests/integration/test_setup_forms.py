@@ -128,7 +128,8 @@ def test_wheels_of_the_machine_are_enough_for_a_lock_and_a_project(builder: Proj
         assert "here\n" in succeeded(builder, "--again")
     wheel = builder.person.home / "wheels/tiny-1.0-py3-none-any.whl"
     wheel.write_bytes(wheel.read_bytes() + b"\0")
-    assert "build: python" in plan(builder, "--again")[1]
+    assert "the project itself, from " in (told := plan(builder, "--again")[1])
+    assert "only; changed: the folder of wheels" in told
 
 
 def test_an_environment_of_the_machine_is_used_as_it_is(builder: Project) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from job_reports import report
 from packages import PYPROJECT
 from unit.plan.worlds import answered, fleet, machine, spec, wish
 
 from aicrun.lifecycle.wanted import for_its_python
 from aicrun.plan.ask import interpreters_to_ask, wheels_to_ask
 from aicrun.plan.decide import plan
+from aicrun.plan.environment import why_built
 from aicrun.plan.locks import is_lock, local_sources, outside, packages, requires_python, unlike_wheels
 from aicrun.plan.model import Options, RunPlan, Wanted
 from aicrun.plan.saved import moved
 from aicrun.spec.load import load_run_text
 from aicrun.spec.model import RunSpec, SetupSpec
 from aicrun.wire.facts import Program, Python, WheelFolder
-from aicrun.wire.jobs import Setup, Source
+from aicrun.wire.jobs import JobReport, Setup, Source
 
 LOCK = """\
 version = 1
@@ -205,3 +207,30 @@ def test_a_step_says_what_is_installed_and_where_it_comes_from() -> None:
         "build: python 3.9, 2 packages, from https://x.org/simple or https://pypi.org/simple"
     )
     assert step("{venv: /v, run: [make]}") == "use /v as it is, then 1 command"
+
+
+def test_why_an_environment_is_built_is_what_changed_since_the_runs_last_job_there() -> None:
+    first = made(wanted("{lock: uv.lock}"))
+
+    def why(setup: str, *jobs: JobReport, lock: str = LOCK, **reading: Any) -> str:
+        one = wanted(setup, lock)
+        seen = answered("lab", pythons=PYTHONS, jobs=jobs, **reading).reading
+        assert seen is not None
+        return why_built(one, made(one, **reading), seen)
+
+    def job(reads: Any, age_s: float = 60.0, run: str = "digits") -> JobReport:
+        return report(run=run, age_s=age_s, facts={"setup": {"env": "/envs/x", "reads": reads}})
+
+    last = job(dict(first.reads))
+    assert why("{lock: uv.lock}", last, lock=LOCK.replace("2.8.0", "2.9.0")) == "changed: uv.lock"
+    assert why("{packages: [a]}", last) == (
+        "changed: setup.packages, python, setup.lock, pyproject.toml and setup.project"
+    )
+    assert why("{lock: uv.lock, wheels: /w}", last, wheels=(WheelFolder("/w", "l", 1),)) == (
+        "changed: the folder of wheels"
+    )
+    assert why("{lock: uv.lock}", last) == "the last one is gone"
+    # The newest counts; one that was never set up, one of another run and what is no list of reads do not.
+    assert why("{lock: uv.lock}", job({"lock": "x"}, 90), last) == "the last one is gone"
+    odd = (report(run="digits", facts={}), report(run="digits", facts={"setup": "x"}), job("x"), job({}, run="other"))
+    assert why("{lock: uv.lock}", *odd) == ""
