@@ -12,7 +12,7 @@ from aicrun.agent import brought, build, lookup, vault
 from aicrun.agent.environment import environment
 from aicrun.agent.finding import counted
 from aicrun.agent.home import Home, open_home
-from aicrun.agent.programs import command_folder, shell_argv
+from aicrun.agent.programs import OWN_VARIABLES, command_folder, has_remote_upload, shell_argv
 from aicrun.agent.records import Unreadable, read_json, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.tree import lay_out
@@ -42,7 +42,7 @@ def main(job_folder: str) -> int:
 def is_ready(request: JobRequest) -> bool:
     """True when no environment has to be built, or tried, for this job, and no other program has to bring its code."""
     setup = request.setup
-    if is_fetched(request) or brought.waits_for(request):
+    if is_fetched(request) or brought.waits_for(request) or has_remote_upload(request):
         return False
     return not setup.path or (bool(setup.key) and build.is_complete(setup.path, setup.key))
 
@@ -65,6 +65,8 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     tree = lay_out(home, request, _fetching(home, request, shop))
     command_folder(request)
     shop.say("working tree %s" % tree)
+    # Before anything takes long: who has the wrong keys shall not wait for gigabytes to be told.
+    _probe(request, job_folder, shop)
     inputs = weighed(request.inputs, shop, _brought(home, request, shop))
     built, uv = False, ""
     if request.setup.key:
@@ -97,6 +99,21 @@ def _brought(home: Home, request: JobRequest, shop: build.Workshop) -> Dict[str,
     found = bringing.bring_all(home, request, shop.env)
     shop.ends += time.monotonic() - began
     return found
+
+
+def _probe(request: JobRequest, job_folder: str, shop: build.Workshop) -> None:
+    """Try the upload target with what the upload itself will find; the time is not that of the setup."""
+    upload = request.upload
+    if upload is None or not has_remote_upload(request):
+        return
+    # Imported here: most jobs upload to a folder, or nowhere.
+    from aicrun.agent import upload_probe
+
+    began = time.monotonic()
+    env = dict(environment(request, 1), **vault.read(job_folder).variables("upload"))
+    env.update({name: os.environ[name] for name in OWN_VARIABLES if name in os.environ})
+    upload_probe.probe(request, upload, job_folder, env)
+    shop.ends += time.monotonic() - began
 
 
 def _try(path: str, shop: build.Workshop) -> None:

@@ -55,7 +55,7 @@ def settled(tool: Tool, place: str, listing: Optional[Listing], shop: Workshop) 
         if not os.path.isfile(path) or os.stat(path).st_size != one.size:
             faults.append(one.path or os.path.basename(place))
             continue
-        same = _has_md5(path, one) if one.md5 and not is_opaque else None
+        same = has_md5(path, one) if one.md5 and not is_opaque else None
         if same is False:
             is_opaque = tool.is_opaque(one, shop)
             if not is_opaque:
@@ -84,7 +84,7 @@ def _without_others(place: str, listing: Listing) -> None:
             os.rmdir(above)
 
 
-def _has_md5(path: str, one: Remote) -> Optional[bool]:
+def has_md5(path: str, one: Remote) -> Optional[bool]:
     """Whether the file has the MD5; None where that cannot be told."""
     try:
         hashlib.md5()

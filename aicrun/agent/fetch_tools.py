@@ -98,7 +98,7 @@ class Aws:
         query = "[ContentLength,ETag]"
         argv = self._api("head-object", "--key", self._key, "--output", "text", "--query", query)
         row = run(argv, shop, doing, captures=True).decode("utf-8", "surrogateescape").split()
-        return Listing((Remote("", int(row[0]), _md5(row[1])),), is_file=True)
+        return Listing((Remote("", int(row[0]), md5_of(row[1])),), is_file=True)
 
     def copying(self, place: str, listing: Optional[Listing]) -> List[str]:
         """`s3 cp` for an object, `s3 sync`, which leaves alone what is there, for a folder."""
@@ -131,7 +131,7 @@ class Aws:
             size, _, rest = line.partition("\t")
             etag, tab, key = rest.partition("\t")
             if tab and not key.endswith("/"):
-                found.append(Remote(key[skipped:], int(size), _md5(etag)))
+                found.append(Remote(key[skipped:], int(size), md5_of(etag)))
             elif line and not tab and line != "None":
                 raise SetupFailed("input %s: a name holds a line end: %r" % (self._wanted.input, line[:200]))
         return found
@@ -146,7 +146,7 @@ class Rclone:
         self.env = {"RCLONE_ASK_PASSWORD": "false"}
         if wanted.scheme == "s3":
             self._remote = ":s3:" + wanted.address[len("s3://") :]
-            self.env.update(_s3_settings(wanted))
+            self.env.update(s3_settings(wanted.endpoint, wanted.profile))
         else:
             self._remote = wanted.address[len("rclone:") :]
 
@@ -157,7 +157,9 @@ class Rclone:
         doing = "asking for the files of input %s" % self._wanted.input
         argv = [self._path, "lsjson", "-R", "--files-only", "--no-mimetype", *hashes, self._remote]
         rows = json.loads(run(argv, shop, doing, captures=True).decode("utf-8", "surrogateescape") or "[]")
-        files = [Remote(str(row["Path"]), int(row["Size"]), _md5((row.get("Hashes") or {}).get("md5"))) for row in rows]
+        files = [
+            Remote(str(row["Path"]), int(row["Size"]), md5_of((row.get("Hashes") or {}).get("md5"))) for row in rows
+        ]
         name = self._remote.rstrip("/").rpartition("/")[2].rpartition(":")[2]
         if len(files) == 1 and files[0].path == name and self._is_file(shop, doing):
             return Listing((files[0]._replace(path=""),), is_file=True)
@@ -185,11 +187,11 @@ class Rclone:
         return not json.loads(said.decode("utf-8", "replace")).get("IsDir")
 
 
-def _s3_settings(wanted: Fetch) -> Dict[str, str]:
+def s3_settings(endpoint: str, profile: str) -> Dict[str, str]:
     """Settings of rclone for a server that is no remote of the account's configuration."""
-    found = {"RCLONE_S3_ENV_AUTH": "true", "RCLONE_S3_PROVIDER": "Other" if wanted.endpoint else "AWS"}
-    found.update({"RCLONE_S3_ENDPOINT": wanted.endpoint} if wanted.endpoint else {})
-    found.update({"RCLONE_S3_PROFILE": wanted.profile} if wanted.profile else {})
+    found = {"RCLONE_S3_ENV_AUTH": "true", "RCLONE_S3_PROVIDER": "Other" if endpoint else "AWS"}
+    found.update({"RCLONE_S3_ENDPOINT": endpoint} if endpoint else {})
+    found.update({"RCLONE_S3_PROFILE": profile} if profile else {})
     return found
 
 
@@ -227,7 +229,8 @@ class Hf:
         return False
 
 
-def _md5(etag: object) -> str:
+def md5_of(etag: object) -> str:
+    """What an ETag says of the MD5 of a file, or of those of its parts (`…-N`); empty when it is neither."""
     text = str(etag or "").strip('"').lower()
     return text if _MD5.match(text) else ""
 

@@ -49,6 +49,8 @@ GATE_TICK_S = 0.1
 OLD_UPLOADS = 1000
 # Importing torch from a cold network disk takes minutes.
 PREFLIGHT_S = 600.0
+# More than the probe of an upload target takes by its own limit.
+PROBE_S = 330.0
 # Why no card is held yet: a data set may take hours, and no card shall idle for it.
 NOT_FETCHED = "its inputs are fetched first"
 # A setup ends itself when its time is over, and says at what; so much later its keeper does.
@@ -380,8 +382,9 @@ class Keeper:
 
 
 def _setup_s(request: JobRequest) -> float:
-    """How long the setup may take: its own time, and that of everything that is brought before."""
-    return request.setup.timeout_s + SETUP_GRACE_S + sum(one.timeout_s for one in request.fetches)
+    """How long the setup may take: its own time, that of everything that is brought before, and of the probe."""
+    fetches_s = sum(one.timeout_s for one in request.fetches)
+    return request.setup.timeout_s + SETUP_GRACE_S + fetches_s + (PROBE_S if programs.has_remote_upload(request) else 0)
 
 
 def _move_aside(folder: str) -> None:

@@ -12,6 +12,7 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.tree import inside, working_tree
 from aicrun.wire import lean
 from aicrun.wire.jobs import JobRequest
+from aicrun.wire.tools import REMOTE_SCHEMES
 
 if TYPE_CHECKING:
     import shutil
@@ -49,7 +50,8 @@ class Program:
 def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program:
     """The program of `step`; raises `Refused` (start_failed) when the folder to run in is not there."""
     is_fetched = brought.from_elsewhere(request) or (request.source is not None and bool(request.source.git))
-    if step == "setup" and not (request.setup.path or request.setup.run or is_fetched):
+    has_tools = is_fetched or has_remote_upload(request)
+    if step == "setup" and not (request.setup.path or request.setup.run or has_tools):
         # It is never executed, and finds what it needs as its keeper does.
         folder = home.job_dir(request.job_id)
         return Program(boot_argv(step, folder), {}, folder, is_own=True, is_alone=True)
@@ -63,6 +65,11 @@ def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program
     if step in OWN_STEPS:
         return _own(home, request, step, env)
     return Program(_command(request, env["PATH"]), env, command_folder(request))
+
+
+def has_remote_upload(request: JobRequest) -> bool:
+    """Whether a tool of this host carries the checkpoints: its target is tried before anything trains."""
+    return request.upload is not None and request.upload.scheme in REMOTE_SCHEMES
 
 
 def command_folder(request: JobRequest) -> str:

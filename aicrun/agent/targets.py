@@ -1,4 +1,4 @@
-"""Where checkpoints can be uploaded to. `Target` is the seam: `file:` is built, other schemes come beside it.
+"""Where checkpoints can be uploaded to. `Target` is the seam: `file:` is here, what a tool carries is beside it.
 
 A target must not believe itself: what it says is there, it has read back.
 """
@@ -36,7 +36,10 @@ class Target(Protocol):
         """Make the destination ready for the outputs of folder `source`; raises `CannotUpload`."""
 
     def send(self, output: Output) -> Sent:
-        """Put one file there whole or not at all; raises `CannotUpload` when it keeps changing, or `OSError`."""
+        """Take one file, or put it there at once; raises `CannotUpload` when it keeps changing, or `OSError`."""
+
+    def deliver(self) -> Tuple[str, ...]:
+        """Put there what was only taken; names what is not there whole after all. Raises `CannotUpload`."""
 
     def finish(self, manifest: bytes) -> None:
         """Put the manifest there, after everything else."""
@@ -46,9 +49,9 @@ class Target(Protocol):
 
 
 def target(upload: Upload, job_id: str, home_folder: str) -> Target:
-    """The target of `upload`; raises `CannotUpload` for schemes that are not supported yet."""
+    """The folder of `upload`; raises `CannotUpload` for schemes that are not supported yet."""
     if upload.scheme != "file":
-        raise CannotUpload("%s: is not supported yet; only file: is" % upload.scheme)
+        raise CannotUpload("%s: is not supported yet" % upload.scheme)
     path = upload.destination
     if path.startswith("file:"):
         path = path[len("file:") :]
@@ -87,6 +90,10 @@ class FolderTarget:
             if sent is not None:
                 return sent
         raise CannotUpload("it changed each time it was copied")
+
+    def deliver(self) -> Tuple[str, ...]:
+        """Nothing: each file was copied when it was taken."""
+        return ()
 
     def finish(self, manifest: bytes) -> None:
         """Write the manifest under a temporary name, then give it its own."""

@@ -19,10 +19,13 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.targets import CannotUpload, Sent, Target, target
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import JobRequest, Upload, UploadResult
+from aicrun.wire.tools import REMOTE_SCHEMES
 
 MANIFEST_SCHEMA = 1
 LISTED = 100
 RESULT_BYTES = 64 * 1024
+# A folder of the job that is there only while a tool sends.
+SCRATCH = "to-upload"
 
 
 def main(job_folder: str) -> int:
@@ -38,7 +41,7 @@ def main(job_folder: str) -> int:
         path = os.path.join(home.record_dir(request.run, request.job_id), names.UPLOAD_RESULT)
         # Now, for a disk that is full by then shall not lose what was uploaded.
         keep_room(path, RESULT_BYTES)
-        result = upload(request, request.upload, os.environ.get("HOME", "/"))
+        result = upload(request, request.upload, os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
         give_room(path)
         write_record(path, _hidden(result, Redactor(vault.read(job_folder).values())))
     except (Refused, Unreadable) as error:
@@ -63,8 +66,11 @@ def _stop(_number: int, _frame: Any) -> None:
     raise _Stopped
 
 
-def upload(request: JobRequest, wanted: Upload, home_folder: str) -> UploadResult:
-    """Do the whole upload and tell it on stdout; never raises for what a disk, a target or a file can do."""
+def upload(request: JobRequest, wanted: Upload, home_folder: str, scratch: str) -> UploadResult:
+    """Do the whole upload and tell it on stdout; never raises for what a disk, a target or a file can do.
+
+    `scratch` is a folder that does not exist, for what a tool needs meanwhile.
+    """
     found = Outputs((), (), ())
     sent: List[Sent] = []
     missing: List[str] = []
@@ -75,9 +81,10 @@ def upload(request: JobRequest, wanted: Upload, home_folder: str) -> UploadResul
         if not found.files:
             raise CannotUpload("nothing to upload: the checkpoint folder %s is empty" % request.checkpoints)
         stamps = {output.path: _stamp(output) for output in found.files}
-        goal = target(wanted, request.job_id, home_folder)
+        goal = _target(wanted, request.job_id, home_folder, scratch)
         goal.begin(request.checkpoints)
         missing += _send_all(goal, found, sent)
+        missing += goal.deliver()
         if not missing:
             missing += _moved(request.checkpoints, found, stamps)
         if not missing:
@@ -124,6 +131,15 @@ def _hidden(result: UploadResult, redactor: Redactor) -> UploadResult:
     """The result as it may be kept: a tool's complaint or a file's name may hold a secret."""
     missing, skipped = (tuple(redactor.text(line) for line in lines) for lines in (result.missing, result.skipped))
     return lean.replace(result, missing=missing, skipped=skipped, error=redactor.text(result.error))
+
+
+def _target(wanted: Upload, job_id: str, home_folder: str, scratch: str) -> Target:
+    if wanted.scheme not in REMOTE_SCHEMES:
+        return target(wanted, job_id, home_folder)
+    # Imported here: a copy to a folder needs none of it.
+    from aicrun.agent.remote_targets import RemoteTarget
+
+    return RemoteTarget(wanted, scratch, os.environ)
 
 
 def _send_all(goal: Target, found: Outputs, sent: List[Sent]) -> List[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from aicrun.plan import twins, words
 from aicrun.plan.environment import chosen_python, has_environment
-from aicrun.plan.inputs import fetched_key, inputs_at, own_path
+from aicrun.plan.inputs import fetched_key, inputs_at, own_path, upload_tool
 from aicrun.plan.model import MachineView, Rejection, Wanted
 from aicrun.plan.needed_room import disk_of, volumes_needed
 from aicrun.plan.placeholders import names_in
@@ -222,18 +222,26 @@ def _inputs(machine: Machine, reading: HostReading, need: Need) -> Iterator[Reje
 
 
 def _fetchers(machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:
-    """Tools that fetch what is not there yet."""
+    """Tools that fetch what is not there yet, and the one that uploads."""
     ready = {one.key for one in reading.inputs_ready}
     lacking: dict[str, str] = {}
     for name, origin in need.spec.brought.items():
         if origin.tool and fetched_key(name, origin) not in ready:
             lacking.setdefault(origin.tool, name)
-    path = own_path(need.spec, machine) if lacking else ""
+    path = own_path(need.spec, machine)
     for tool, name in lacking.items():
-        answer = next((one for one in reading.programs if (one.word, one.path) == (tool, path)), None)
-        if answer is not None and not answer.place:
+        if _lacks(reading, tool, path):
             told = f"input {name} is fetched with {tool}, which is no program there: {FETCHERS[tool].get}"
             yield Rejection("no_fetcher", tool, "none", True, told)
+    carrier = upload_tool(need.spec)
+    if carrier and _lacks(reading, carrier, path):
+        told = f"checkpoints are uploaded with {carrier}, which is no program there: {FETCHERS[carrier].get}"
+        yield Rejection("no_carrier", carrier, "none", True, told)
+
+
+def _lacks(reading: HostReading, tool: str, path: str) -> bool:
+    answer = next((one for one in reading.programs if (one.word, one.path) == (tool, path)), None)
+    return answer is not None and not answer.place
 
 
 def _source(_machine: Machine, reading: HostReading, need: Need) -> Iterator[Rejection]:

@@ -25,6 +25,7 @@ from aicrun.wire.codec import replace
 from aicrun.wire.facts import HostReading
 from aicrun.wire.hashes import digest
 from aicrun.wire.jobs import CardNeed, Client, JobRequest, Limits, Retry, Setup, Upload
+from aicrun.wire.tools import REMOTE_SCHEMES
 
 RUN_ID = "${run.id}"
 JOB_ID = "${job.id}"
@@ -237,8 +238,13 @@ def _upload(spec: RunSpec, values: Mapping[str, str], home: str) -> Upload | Non
     target = fill(wanted.to, values)
     if wanted.scheme == "file":
         target = "file:" + absolute(target.partition(":")[2], home)
-    destination = f"{target.rstrip('/')}/{values['run.id']}/" if wanted.layout == "run" else target
-    return Upload(target, wanted.scheme, destination, wanted.layout, wanted.when, wanted.required)
+    destination = target
+    if wanted.layout == "run":
+        # The name of a remote alone is its start, `remote:/` its root.
+        joint = "" if target.endswith((":", ":/")) else "/"
+        destination = f"{target if not joint else target.rstrip('/')}{joint}{values['run.id']}/"
+    carrier = (wanted.tool, wanted.endpoint, wanted.profile) if wanted.scheme in REMOTE_SCHEMES else ()
+    return Upload(target, wanted.scheme, destination, wanted.layout, wanted.when, wanted.required, *carrier)
 
 
 def _filled_setup(setup: Setup, values: Mapping[str, str]) -> Setup:

@@ -18,6 +18,7 @@ from aicrun.wire import names
 from aicrun.wire.facts import HostReading, InputReady
 from aicrun.wire.hashes import input_key
 from aicrun.wire.jobs import Fetch, JobRequest
+from aicrun.wire.tools import REMOTE_SCHEMES
 
 # The one that programs of our ancestor look for by a name of its own.
 CHECKPOINT = "checkpoint"
@@ -57,9 +58,19 @@ def own_path(spec: RunSpec, machine: Machine) -> str:
 
 
 def fetchers_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[tuple[str, str], ...]:
-    """(tool, PATH that the job sets itself) of each tool that fetches an input."""
-    wanted = ((one.tool, own_path(spec, machine)) for spec in specs for one in spec.brought.values() if one.tool)
+    """(tool, PATH that the job sets itself) of each tool that fetches an input or carries checkpoints."""
+    wanted = ((tool, own_path(spec, machine)) for spec in specs for tool in _tools(spec))
     return tuple(dict.fromkeys(wanted))
+
+
+def upload_tool(spec: RunSpec) -> str:
+    """The program of the machine that carries the checkpoints; empty where none is needed."""
+    upload = spec.checkpoints.upload
+    return upload.tool if upload is not None and upload.scheme in REMOTE_SCHEMES else ""
+
+
+def _tools(spec: RunSpec) -> tuple[str, ...]:
+    return tuple(tool for tool in (*(one.tool for one in spec.brought.values()), upload_tool(spec)) if tool)
 
 
 def fetches(wanted: Wanted, machine: Machine, home: str) -> tuple[Fetch, ...]:

@@ -132,7 +132,7 @@ def unsafe_value(spec: RunSpec, placeholder: str, value: str, variable: str) -> 
 
 def no_target_yet(spec: RunSpec, scheme: str) -> Refusal:
     """A run with an upload target that this version cannot write to can be planned and not applied."""
-    told = f"cannot be applied yet: it uploads to {scheme}:, and this version uploads to file: targets only"
+    told = f"cannot be applied yet: it uploads to {scheme}:, and this version does not"
     way = Way("to a folder of the machine", typed("apply", spec, "--set", f"checkpoints.upload.to=file:~/{spec.name}"))
     return Refusal(NO_TARGET_YET, 8, told, (), (way,))
 

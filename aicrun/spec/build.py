@@ -320,6 +320,8 @@ def _upload(tree: _Tree) -> UploadSpec | None:
         layout=tree.text(*path, "layout", default="exact" if scheme == "hf" else "run"),
         when=tree.text(*path, "when", default="success"),
         required=tree.flag(*path, "required", default=True),
+        endpoint=tree.text(*path, "endpoint"),
+        profile=tree.text(*path, "profile"),
     )
 
 

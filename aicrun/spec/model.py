@@ -101,12 +101,15 @@ RETRY_WHEN = ("exit", "signal", "oom_kill", "timeout", "reboot")
 RETRY_BACKOFF = "1m..15m"
 
 # Schemes of upload targets that this version writes to; the grammar knows more of them.
-UPLOAD_SCHEMES = ("file",)
+UPLOAD_SCHEMES = ("file", "s3", "rclone")
 
 
 @dataclass(frozen=True, slots=True)
 class UploadSpec:
-    """The checkpoint target; `to` may hold placeholders; `tool` is what carries it (`copy`, `aws`, …)."""
+    """The checkpoint target; `to` may hold placeholders; `tool` is what carries it (`copy`, `aws`, …).
+
+    `endpoint` and `profile` are those of an S3 server.
+    """
 
     to: str
     scheme: str
@@ -114,6 +117,8 @@ class UploadSpec:
     layout: str = "run"
     when: str = "success"
     required: bool = True
+    endpoint: str = ""
+    profile: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ COMMAND_CAP_BYTES = 65536
 # The tools of each kind of target, its default first, and how such a target looks.
 TARGETS = {
     "s3": (("aws", "rclone"), re.compile(r"s3://[^/\s]+(?:/\S*)?")),
-    "rclone": (("rclone",), re.compile(r"rclone:[^:\s/-][^:\s]*:\S*")),
+    "rclone": (("rclone",), re.compile(r"rclone:[A-Za-z0-9_$][A-Za-z0-9_.+@${}-]*:\S*")),
     "hf": (("hf",), re.compile(r"hf:[A-Za-z0-9][\w.${}-]*/[\w.${}-]+(?:/\S*)?")),
     "ssh": (("rsync",), re.compile(r"ssh://[A-Za-z0-9_][^/\s]*/\S*")),
     "file": (("copy",), re.compile(r"file:(?:/|~/|\$\{)[^\n]*|file:~")),

@@ -59,7 +59,7 @@ class Setup:
 
 @lean.dataclass(frozen=True)
 class Upload:
-    """Where checkpoints go after the command; `destination` is resolved (run id and account filled in)."""
+    """Where checkpoints go after the command: `destination` is resolved, `tool` carries them, the rest as written."""
 
     to: str
     scheme: str
@@ -67,6 +67,9 @@ class Upload:
     layout: str = "run"
     when: str = "success"
     required: bool = True
+    tool: str = ""
+    endpoint: str = ""
+    profile: str = ""
 
 
 @lean.dataclass(frozen=True)
@@ -344,9 +347,8 @@ class JobReport:
     exit code will not be known. `forgotten`: a person said that it does not count any more. `events` are filled for one
     job, oldest first, at most 200. `leftover_pids` are processes that a stop could not end. `line` is there for a job
     with cards; `card_allocated`: it has held them. `attempt` is the newest that began, of `attempts_most` that its
-    rule allows, `first_attempt` the job's own first; `next_attempt` is due after it, or was. `launched` is of its
-    newest keeper, None until that stands.
-    `sample` is what was measured last of a running command, with its `age_s` and the `peaks` so far; what cannot be
+    rule allows, `first_attempt` the job's own first; `next_attempt` is due after it, or was. `launched`: its newest
+    keeper's. `sample` is what was measured last of a running command, with its `age_s` and the `peaks`; what is not
     measured is absent. `stalled_s`: for how long neither log nor checkpoints grew, once that is `stall_limit_s`.
     """
 

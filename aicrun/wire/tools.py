@@ -1,4 +1,4 @@
-"""Foreign programs: uv, which we may put on a host, in one pinned version; those that fetch, which a host must have.
+"""Foreign programs: uv, which we may put on a host, in one pinned version; those a host must have, to fetch and upload.
 
 It must not fetch or run anything.
 
@@ -56,7 +56,10 @@ def uv_platform(system: str, machine: str, libc: str) -> Tuple[str, str, str]:
 
 
 class Fetcher(NamedTuple):
-    """A tool that fetches inputs: how an account of a host gets it, and how it gets its credentials."""
+    """A tool that fetches inputs and uploads: how an account of a host gets it, and how it gets its credentials.
+
+    `login % step` names the step whose secrets they may be.
+    """
 
     get: str
     login: str
@@ -65,11 +68,14 @@ class Fetcher(NamedTuple):
 FETCHERS: Dict[str, Fetcher] = {
     "aws": Fetcher(
         "uv tool install awscli",
-        "aws configure on that host, or secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: setup",
+        "aws configure on that host, or secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: %s",
     ),
     "rclone": Fetcher(
         "apt install rclone, or https://rclone.org/install/",
-        "rclone config on that host; for s3:// also secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: setup",
+        "rclone config on that host; for s3:// also secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: %s",
     ),
-    "hf": Fetcher("uv tool install huggingface_hub", "hf auth login on that host, or the secret HF_TOKEN for: setup"),
+    "hf": Fetcher("uv tool install huggingface_hub", "hf auth login on that host, or the secret HF_TOKEN for: %s"),
 }
+
+# Upload targets that a tool of the host writes to.
+REMOTE_SCHEMES = ("s3", "rclone")

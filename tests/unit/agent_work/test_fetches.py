@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from aicrun.agent import bringing, brought, fetch_check, fetching
+from aicrun.agent import bringing, brought, fetch_check, fetching, tool_tries
 from aicrun.agent.build import DiskFull, SetupFailed, Workshop
 from aicrun.agent.fetch_run import ToolFailed
 from aicrun.agent.fetch_tools import Aws, Hf, Listing, Rclone, Remote
 from aicrun.wire.jobs import Fetch
+from aicrun.wire.tools import FETCHERS
 
 MIB = 1 << 20
 # Stands in for the tool of the hub, as its help describes it; nothing here was tried against the service.
@@ -210,8 +211,9 @@ def test_what_will_not_pass_is_tried_once_and_says_what_to_do(
     ],
 )
 def test_what_a_tool_says_decides_whether_it_is_tried_again(said: str, lasts: bool, way: str) -> None:
-    assert fetching._lasts(said) is lasts
-    told = fetching._help(fetch(scheme="s3", tool="rclone", address="s3://b"), said)
+    assert tool_tries.lasts(said) is lasts
+    errand = tool_tries.Errand("input corpus", "s3://b", FETCHERS["rclone"].login % "setup", ())
+    told = tool_tries.help_for(errand, said)
     assert way in told and bool(told) == bool(way)
 
 

@@ -51,7 +51,7 @@ def to(share: Path, scheme: str = "file") -> Upload:
 
 
 def sent(request: JobRequest, wanted: Upload) -> UploadResult:
-    return upload(request, wanted, os.environ["HOME"])
+    return upload(request, wanted, os.environ["HOME"], os.path.join(os.environ["HOME"], "scratch"))
 
 
 def test_everything_arrives_and_the_manifest_says_what(job: Job, checkpoints: Path, share: Path) -> None:
@@ -248,7 +248,7 @@ def test_source_and_target_in_each_other_are_refused(job: Job, checkpoints: Path
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [
-        (Upload("", "s3", "s3://bucket/x"), "s3: is not supported yet; only file: is"),
+        (Upload("", "hf", "hf:me/model"), "hf: is not supported yet"),
         (Upload("", "file", "file:relative"), "the target file:relative is not an absolute folder of this host"),
         (Upload("", "file", "file:/proc/nobody/x"), "/proc/nobody: No such file or directory"),
     ],

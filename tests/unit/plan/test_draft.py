@@ -211,8 +211,7 @@ def test_a_run_with_a_card_asks_for_it_by_uuid_and_says_how_it_waits() -> None:
 
     item = plan((sft_wish(),), fleet(gpu_box(), lab(), home()), Options()).runs[0]
     assert item.draft is not None and len(item.draft.cards) == 1
-    # Not for its card: only its upload target is one that this version cannot write to.
-    assert item.apply_refusal is not None and item.apply_refusal.code == "AIC-E682"
+    assert item.apply_refusal is None
     assert (item.draft.queue_wait_s, item.draft.priority) == (86400, 0)
 
 
@@ -226,12 +225,32 @@ def test_the_host_is_told_what_to_find_on_the_card_when_the_run_starts() -> None
 
 
 def test_a_run_with_another_target_is_planned_and_not_applied() -> None:
-    upload = UploadSpec("s3://bucket/x/", "s3", "aws")
+    upload = UploadSpec("hf:me/model", "hf", "hf", "exact")
     item = planned(wish(spec("digits", checkpoints=CheckpointSpec("", upload))))
     assert item.apply_refusal is not None
     assert item.apply_refusal.code == "AIC-E682"
     assert item.draft is not None and item.draft.upload is not None
-    assert item.draft.upload.destination == "s3://bucket/x/${run.id}/"
+    assert item.draft.upload.destination == "hf:me/model"
+
+
+@pytest.mark.parametrize(
+    ("to", "layout", "destination"),
+    [
+        ("s3://bucket/x/", "run", "s3://bucket/x/${run.id}/"),
+        ("s3://bucket", "run", "s3://bucket/${run.id}/"),
+        ("s3://bucket/x", "exact", "s3://bucket/x"),
+        ("rclone:nas:x", "run", "rclone:nas:x/${run.id}/"),
+        # Its start is not its root.
+        ("rclone:nas:", "run", "rclone:nas:${run.id}/"),
+        ("rclone:nas:/", "run", "rclone:nas:/${run.id}/"),
+    ],
+)
+def test_a_tool_of_the_machine_carries_to_the_target(to: str, layout: str, destination: str) -> None:
+    upload = UploadSpec(to, to.partition(":")[0], "rclone", layout, endpoint="http://e", profile="lab")
+    item = planned(wish(spec("digits", checkpoints=CheckpointSpec("", upload))))
+    assert item.apply_refusal is None and item.draft is not None and item.draft.upload is not None
+    made = item.draft.upload
+    assert (made.destination, made.tool, made.endpoint, made.profile) == (destination, "rclone", "http://e", "lab")
 
 
 # What the survey is asked.

@@ -109,6 +109,19 @@ def test_a_machine_without_the_tool_is_rejected_unless_the_input_is_there_alread
     assert dict(made.in_order)["fetch"] == "input a: 3 files, 1.0 MiB, there already, fetched 2h ago"
 
 
+def test_a_machine_without_the_tool_that_uploads_is_rejected_for_good() -> None:
+    spec = loaded("{a: {path: /data}}", "checkpoints: {upload: {to: 's3://bkt/x/', with: rclone}}\n")
+    assert fetchers_to_ask((spec,), machine("lab")) == (("rclone", ""),)
+    reason = planned(Wanted(spec), programs=(Program("rclone"),)).verdicts[0].rejections[0]
+    assert (reason.token, reason.lasting) == ("no_carrier", True)
+    assert reason.words.startswith("checkpoints are uploaded with rclone, which is no program there: apt install")
+    assert planned(Wanted(spec), programs=(Program("rclone", place="/usr/bin/rclone"),)).sign is Sign.START
+    assert (
+        fetchers_to_ask((loaded("{a: {path: /data}}", "checkpoints: {upload: {to: 'file:~/x'}}\n"),), machine("lab"))
+        == ()
+    )
+
+
 def test_the_job_finds_what_is_brought_by_the_names_of_inputs() -> None:
     made = planned(Wanted(loaded("{checkpoint: {from: s3://bkt/x/}}")), programs=(Program("aws", place="/a"),)).draft
     assert made is not None

@@ -51,7 +51,9 @@ def test_a_full_spec() -> None:
     assert spec.command == ('python sft.py --out "$AICRUN_CHECKPOINT_DIR" --name sft-run',)
     assert (spec.limits.max_duration_s, spec.limits.grace_s, spec.limits.stall_s) == (43200, 120, 1800)
     assert (spec.queue_wait_s, spec.queue_priority) == (86400, 1)
-    assert spec.checkpoints.upload == UploadSpec("s3://bucket/sft-run/", "s3", "aws")
+    assert spec.checkpoints.upload == UploadSpec(
+        "s3://bucket/sft-run/", "s3", "aws", endpoint="https://minio.lan", profile="lab"
+    )
     assert spec.progress == (
         ProgressSpec("step", r"step (\d+)/(\d+)"),
         ProgressSpec("loss", "loss=([0-9.]+)", "min"),

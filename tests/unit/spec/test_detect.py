@@ -53,7 +53,7 @@ setup:
 command: python train/sft.py --out "$AICRUN_CHECKPOINT_DIR"
 
 # checkpoints:          # uploads as the run's own last step, and verifies it
-#   upload: {to: file:~/checkpoints/}
+#   upload: {to: s3://bucket/prefix/}
 # limits: {max_duration: 12h}  # asked to end after it; without it, never
 # secrets: [HF_TOKEN]   # names only; values come from your environment
 # resume: {from: latest}  # the command finds its start in $AICRUN_RESUME_FROM

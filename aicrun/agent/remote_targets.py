@@ -1,0 +1,234 @@
+"""Uploads to S3 and to rclone's remotes: a tool of the host sends in bulk, then the target is listed and compared.
+
+The tool's exit code is never believed: every size, and every hash that the target tells, is. It must not know how a
+tool is spoken to (see `remote_tools.py`).
+"""
+
+import os
+import stat
+import time
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
+
+from aicrun.agent import fetch_check, later, tool_tries
+from aicrun.agent.build import SetupFailed, Workshop
+from aicrun.agent.fetch_run import NoRoom, ToolFailed, run
+from aicrun.agent.fetch_tools import Remote
+from aicrun.agent.finding import counted
+from aicrun.agent.machine import program
+from aicrun.agent.outputs import MANIFEST, Output, printable
+from aicrun.agent.remote_tools import Store, store
+from aicrun.agent.targets import CannotUpload, Sent
+from aicrun.agent.tool_tries import OF_THE_JOB, Errand
+from aicrun.wire.jobs import Upload
+from aicrun.wire.tools import FETCHERS
+
+if TYPE_CHECKING:
+    import hashlib
+    import shutil
+else:
+    hashlib, shutil = later.module("hashlib"), later.module("shutil")
+
+# Nobody waits at a card meanwhile: what is cured within ten minutes costs no second upload.
+PAUSES_S = (5.0, 20.0, 60.0, 180.0, 300.0)
+LIMIT_S = 7 * 24 * 3600.0
+_CHUNK = 1024 * 1024
+_TRIES = 3
+_PAUSE_S = 0.5
+_T = TypeVar("_T")
+
+
+class _Item(NamedTuple):
+    """One file as it was read: `md5` is empty where this host cannot tell it."""
+
+    sent: Sent
+    source: str
+    md5: str
+
+
+def workshop(upload: Upload, env: Mapping[str, str], limit_s: float, limit: str) -> Tuple[Store, Workshop]:
+    """The target for its tool, and where that runs; raises `CannotUpload` where the tool is not on this host."""
+    path = program(upload.tool, env.get("PATH", "").split(os.pathsep))
+    if not path:
+        words = (upload.tool, FETCHERS[upload.tool].get if upload.tool in FETCHERS else "install it there")
+        raise CannotUpload("there is no %s on this host: %s" % words)
+    made = store(upload, path)
+    own = {name: value for name, value in env.items() if name not in OF_THE_JOB}
+    return made, Workshop(dict(own, **made.env), limit_s, limit)
+
+
+def errand(upload: Upload, subject: str, pauses_s: Tuple[float, ...]) -> Errand:
+    """What is tried, for `tool_tries`; a failure for want of credentials names the step that they are for."""
+    return Errand(subject, upload.destination, FETCHERS[upload.tool].login % "upload", pauses_s)
+
+
+class RemoteTarget:
+    """A target that a tool of this host writes to; `scratch` is a folder of our own, made and removed here."""
+
+    def __init__(self, upload: Upload, scratch: str, env: Mapping[str, str]) -> None:
+        self._upload = upload
+        self._scratch = scratch
+        self._store, self._shop = workshop(upload, env, LIMIT_S, "the upload's limit")
+        self._items: List[_Item] = []
+        self._first: Dict[str, Remote] = {}
+        self._wrong: List[str] = []
+
+    def begin(self, source: str) -> None:
+        """See what lies there; raises `CannotUpload`.
+
+        An older manifest goes first: from now on the target is not what it says.
+        """
+        del source
+        self._first = self._tried(lambda: self._store.listing(self._shop))
+        if MANIFEST in self._first:
+            try:
+                run(self._store.removing(MANIFEST), self._shop, "removing an older manifest")
+            except ToolFailed as error:
+                # It is written over at the end; where nothing may be removed, it stays until then.
+                self._shop.say("the older manifest stays until the new one is written: %s" % error.why)
+
+    def send(self, output: Output) -> Sent:
+        """Read a file for its hashes; it is sent with all others. Raises `CannotUpload` when it keeps changing."""
+        try:
+            output.path.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise CannotUpload("its name is no UTF-8, so that it cannot be kept there") from error
+        for attempt in range(_TRIES):
+            if attempt:
+                time.sleep(_PAUSE_S)
+            item = _read(output)
+            if item is not None:
+                self._items.append(item)
+                return item.sent
+        raise CannotUpload("it changed each time it was read")
+
+    def deliver(self) -> Tuple[str, ...]:
+        """Send what does not lie there whole, again when it fails; what is wrong there after all."""
+        try:
+            self._tried(self._round)
+        except CannotUpload:
+            if not self._wrong:
+                raise
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+        return tuple(self._wrong)
+
+    def finish(self, manifest: bytes) -> None:
+        """Put the manifest there, after everything else."""
+        os.makedirs(self._scratch, exist_ok=True)
+        path = os.path.join(self._scratch, MANIFEST)
+        with open(path, "wb") as stream:
+            stream.write(manifest)
+        argv = self._store.putting(path, MANIFEST)
+        try:
+            self._tried(lambda: run(argv, self._shop, "sending the manifest"))
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def faults(self, sent: Tuple[Sent, ...], manifest: bytes) -> Tuple[str, ...]:
+        """List the target and compare every size and every hash that it tells."""
+        listing = self._tried(lambda: self._store.listing(self._shop))
+        of_manifest = Sent(MANIFEST, len(manifest), hashlib.sha256(manifest).hexdigest())
+        known = {item.sent.path: item for item in self._items}
+        items = [known[one.path] for one in sent] + [_Item(of_manifest, "", _md5(manifest))]
+        found = [self._tried(lambda item=item: self._fault(item, listing)) for item in items]  # type: ignore[misc]
+        wrong = tuple(why for why, _ in found if why)
+        if not wrong:
+            hashed = sum(is_proven for _, is_proven in found)
+            words = (hashed, counted(len(items), "file"))
+            self._shop.say("the target was listed: %d of %s agree by their MD5, all by their sizes" % words)
+        return wrong
+
+    def _round(self) -> None:
+        listing = self._store.listing(self._shop)
+        todo = [item for item in self._items if not self._is_whole(item, listing)]
+        if len(todo) < len(self._items):
+            self._shop.say("%s there already" % counted(len(self._items) - len(todo), "file"))
+        if not todo:
+            self._wrong = []
+            return
+        self._stage(todo)
+        argv = self._store.sending(self._scratch)
+        self._shop.say("sending %s: %s" % (counted(len(todo), "file"), " ".join(argv)))
+        self._wrong = []
+        run(argv, self._shop, "sending the checkpoints")
+        listing = self._store.listing(self._shop)
+        self._wrong = [why for why in (self._fault(item, listing)[0] for item in self._items) if why]
+        if self._wrong:
+            told = "%s not there whole: %s" % (counted(len(self._wrong), "file"), self._wrong[0])
+            raise ToolFailed(told, passing=True)
+
+    def _stage(self, items: List[_Item]) -> None:
+        """A folder of links to the real files, under the names that they get."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        os.makedirs(self._scratch, mode=0o700)
+        for item in items:
+            place = os.path.join(self._scratch, item.sent.path)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.symlink(item.source, place)
+
+    def _is_whole(self, item: _Item, listing: Mapping[str, Remote]) -> bool:
+        """True when it need not be sent: proven by its hash, or of the right size and put there since we began."""
+        fault, is_proven = self._fault(item, listing)
+        is_new = listing.get(item.sent.path) != self._first.get(item.sent.path)
+        return not fault and (is_proven or is_new)
+
+    def _fault(self, item: _Item, listing: Mapping[str, Remote]) -> Tuple[str, bool]:
+        """(what is wrong with a file at the target, empty for nothing; whether a hash proves that it is whole)."""
+        name, remote = printable(item.sent.path), listing.get(item.sent.path)
+        if remote is None:
+            return "%s: it is not there" % name, False
+        if remote.size != item.sent.size:
+            return "%s: %d bytes arrived of %d" % (name, remote.size, item.sent.size), False
+        if "-" in remote.md5:
+            # Sent in parts: the size of the parts is known to the tool alone, and tried out.
+            return "", bool(item.source) and fetch_check.has_md5(item.source, remote) is True
+        if not remote.md5 or not item.md5 or remote.md5 == item.md5:
+            return "", bool(remote.md5 and item.md5)
+        if self._store.is_opaque(item.sent.path, self._shop):
+            return "", False
+        return "%s: its MD5 differs" % name, False
+
+    def _tried(self, deed: Callable[[], _T]) -> _T:
+        try:
+            return tool_tries.tried(errand(self._upload, "the upload", PAUSES_S), self._shop, deed)
+        except NoRoom as error:
+            raise CannotUpload("there is no room left: %s" % error) from error
+        except SetupFailed as error:
+            raise CannotUpload(str(error)) from error
+
+
+def _read(output: Output) -> Optional[_Item]:
+    """The file's size and hashes; None when it changed meanwhile."""
+    seen, md5, size = hashlib.sha256(), _md5_begun(), 0
+    with open(output.source, "rb") as stream:
+        before = os.fstat(stream.fileno())
+        if not stat.S_ISREG(before.st_mode):
+            raise CannotUpload("it is no regular file any more")
+        for chunk in iter(lambda: stream.read(_CHUNK), b""):
+            seen.update(chunk)
+            if md5 is not None:
+                md5.update(chunk)
+            size += len(chunk)
+            if size > before.st_size:
+                # Somebody writes as fast as we read: this would not end.
+                return None
+        after = os.fstat(stream.fileno())
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns) or size != before.st_size:
+        return None
+    return _Item(Sent(output.path, size, seen.hexdigest()), output.source, md5.hexdigest() if md5 is not None else "")
+
+
+def _md5_begun() -> "Optional[hashlib._Hash]":
+    try:
+        return hashlib.md5()
+    except ValueError:
+        # A host that forbids MD5: sizes alone are compared.
+        return None
+
+
+def _md5(raw: bytes) -> str:
+    begun = _md5_begun()
+    if begun is None:
+        return ""
+    begun.update(raw)
+    return str(begun.hexdigest())
