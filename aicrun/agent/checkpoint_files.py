@@ -18,12 +18,14 @@ from aicrun.wire import lean
 JSON_CAP_BYTES = 64 * 1024 * 1024
 HEADER_CAP_BYTES = 100 * 1000 * 1000
 _WORDS_CAP_CHARACTERS = 200
+_MOST = 1e300
+_STEP_MOST = 1 << 62
 TRAINER_STATE, CONFIG, ADAPTER_CONFIG = "trainer_state.json", "config.json", "adapter_config.json"
-# A folder with one of these is a checkpoint as a whole.
-OF_A_MODEL = (TRAINER_STATE, CONFIG, ADAPTER_CONFIG)
 SAFETENSORS = ".safetensors"
 INDEXES = (".safetensors.index.json", ".bin.index.json")
 ARCHIVES = (".pt", ".pth", ".bin", ".ckpt")
+# What a folder holds that is one, also of sharded and other frameworks'.
+_PARTS = ARCHIVES + (SAFETENSORS, ".npz", ".h5", ".msgpack", ".gguf", ".distcp", ".index", ".ocdbt", ".params")
 # What is a checkpoint when it is a single file.
 SINGLE = ARCHIVES + (SAFETENSORS, ".npz", ".npy", ".h5", ".keras", ".msgpack", ".onnx", ".gguf", ".pkl", ".tar")
 # The end record of an archive, without its comment, and how long that may be.
@@ -78,6 +80,16 @@ def of_file(path: str) -> Said:
     return Said(step=step_of(name), faults=tuple(faults), is_known=is_known)
 
 
+def is_model(name: str) -> bool:
+    """Whether a file of that name holds a model's weights."""
+    return name.endswith(SAFETENSORS) or bool(_MODEL.match(name))
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of that name holds weights or a state: its folder is a checkpoint."""
+    return name == TRAINER_STATE or name.endswith(_PARTS)
+
+
 def step_of(name: str) -> Optional[int]:
     """The step that a name tells, as `checkpoint-500`, `step=500.ckpt`, `global_step500`; None when it tells none."""
     found = _STEP.search(name)
@@ -89,7 +101,7 @@ def _trained(state: Dict[str, Any]) -> Tuple[Optional[int], Optional[float], Opt
     history = state.get("log_history")
     rows = [row for row in history if isinstance(row, dict)] if isinstance(history, list) else []
     losses = [next((_number(row[key]) for row in reversed(rows) if key in row), None) for key in ("loss", "eval_loss")]
-    is_step = isinstance(step, int) and not isinstance(step, bool) and step >= 0
+    is_step = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= _STEP_MOST
     return (step if is_step else None), losses[0], losses[1]
 
 
@@ -104,7 +116,7 @@ def _model(config: Dict[str, Any]) -> str:
 def _weights(folder: str, names: List[str]) -> Tuple[List[Tuple[str, str]], List[str]]:
     """(faults, files of a model's weights)"""
     faults: List[Tuple[str, str]] = []
-    weights = [name for name in names if name.endswith(SAFETENSORS) or _MODEL.match(name)]
+    weights = [name for name in names if is_model(name)]
     for name in (name for name in names if name.endswith((SAFETENSORS,) + ARCHIVES)):
         path = os.path.join(folder, name)
         fault = _safetensors_fault(path) if name.endswith(SAFETENSORS) else _archive_fault(path)
@@ -139,7 +151,7 @@ def _safetensors_fault(path: str) -> str:
         wanted = 8 + length + max([int(end) for end in ends] or [0])
     except OSError as error:
         return error.strerror or "cannot be read"
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError):
         return "has a header that cannot be read"
     return "" if size == wanted else "has %d of %d bytes" % (size, wanted)
 
@@ -191,8 +203,8 @@ def _opened(path: str) -> Any:
 
 def _number(value: Any) -> Optional[float]:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # Neither infinity nor what is no number has a place in JSON.
-    return float(value) if is_number and value == value and abs(value) != float("inf") else None
+    # Neither infinity nor what is no number has a place in JSON; a whole one may be longer than any float.
+    return float(value) if is_number and abs(value) <= _MOST else None
 
 
 def _words(value: Any) -> str:

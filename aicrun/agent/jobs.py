@@ -27,6 +27,8 @@ WAIT_MOST_S = 60.0
 PREFIX_LEAST = 4
 _WAIT_TICK_S = 0.1
 _CANDIDATES_SHOWN = 8
+# Runs of one name, by their ids, whose checkpoint folders are looked at for a plan.
+_STARTS_MOST = 5
 
 
 def one(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
@@ -76,7 +78,32 @@ def reports_of_run(home: Home, run: str) -> Tuple[Tuple[JobReport, ...], Tuple[s
             # However the clock was set between two jobs: the earlier one is not the younger one.
             least_s = max(least_s, report.age_s)
             reports.append(replace(report, age_s=least_s))
-    return tuple(reports), tuple(unreadable)
+    return tuple(_with_starts(home, reports)), tuple(unreadable)
+
+
+def _with_starts(home: Home, reports: List[JobReport]) -> List[JobReport]:
+    """The reports of one run with what each would go on from, looked for once for those that share it."""
+    known: Dict[Tuple[str, str, str], JobReport] = {}
+    found = []
+    for report in reports:
+        kept = report.checkpoints
+        key = (report.run_id, kept.path if kept is not None else "", str(report.execution.get("resume")))
+        if kept is None or "resume" not in report.execution or (key not in known and len(known) >= _STARTS_MOST):
+            found.append(report)
+            continue
+        if key not in known:
+            known[key] = _with_start(home, report)
+        found.append(replace(report, checkpoints=known[key].checkpoints))
+    return found
+
+
+def _with_start(home: Home, report: JobReport) -> JobReport:
+    if "resume" not in report.execution:
+        return report
+    # Imported here: few runs resume, and every agent makes reports.
+    from aicrun.agent import resuming
+
+    return resuming.told(home, report)
 
 
 def look(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
@@ -113,7 +140,7 @@ def jobs(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 def job(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     """{key} -> {report}: the newest job of a run name or run id, or a job id, or four or more digits of an id."""
     run, job_id = find(home, bodies.text(body, "key"))
-    return told(one(home, run, job_id, events=True))
+    return told(_with_start(home, one(home, run, job_id, events=True)))
 
 
 def environment(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:

@@ -212,20 +212,8 @@ def _checkpoints(home: Home, record: RunRecord, now: float) -> Optional[Checkpoi
     found = outlook.checkpoints(record.checkpoints, now)
     if found is None or not found.newest:
         return found
-
-    def shown(path: str) -> str:
-        return hidden_names.shown(home, record.run, record.job_id, path)
-
-    found = replace(found, newest=shown(os.path.join(record.checkpoints, found.newest)))
-    if "resume" not in record.execution:
-        return found
-    # Imported here: few runs resume, and every agent makes reports.
-    from aicrun.agent import resuming
-
-    rule = resuming.of_execution(record.execution)
-    start = resuming.start(home, (record.run, record.run_id), record.checkpoints, rule, shown)
-    age_s = round(start.age_s, 1) if start.name else None
-    return replace(found, start=start.name, start_age_s=age_s, skipped="; ".join(start.skipped[:1]))
+    newest = hidden_names.shown(home, record.run, record.job_id, os.path.join(record.checkpoints, found.newest))
+    return replace(found, newest=newest)
 
 
 def _progress(home: Home, known: Known) -> Dict[str, str]:

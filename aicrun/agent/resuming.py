@@ -8,10 +8,11 @@ from aicrun.agent import checkpoint_folder, hidden_names, history
 from aicrun.agent.home import Home, listed
 from aicrun.agent.programs import Program
 from aicrun.agent.records import Unreadable, read_record
+from aicrun.agent.refused import Refused
 from aicrun.wire import checkpoint as wire
 from aicrun.wire import lean, names
 from aicrun.wire.checkpoint import Resume
-from aicrun.wire.jobs import JobRequest, RunRecord
+from aicrun.wire.jobs import JobReport, JobRequest, RunRecord
 
 LATEST = "latest"
 _SKIPPED_MOST = 3
@@ -36,6 +37,7 @@ def with_start(home: Home, request: JobRequest, program: Program) -> Program:
     """The command's program as it goes on from there: the variable that names it, and the arguments of the rule.
 
     Nobody of the run may write into its checkpoint folder any more. What was found stands in the run's history.
+    Raises `Refused` (start_failed) when the folder cannot be read: what lies there must not be begun over.
     """
     if request.resume is None:
         return program
@@ -43,9 +45,13 @@ def with_start(home: Home, request: JobRequest, program: Program) -> Program:
     def shown(path: str) -> str:
         return hidden_names.shown(home, request.run, request.job_id, path)
 
-    found = start(home, (request.run, request.run_id), request.checkpoints, request.resume, shown)
-    if found.path or found.skipped:
-        history.note(home.job_dir(request.job_id), "resumes", detail=found.words)
+    try:
+        found = start(home, (request.run, request.run_id), request.checkpoints, request.resume, shown)
+    except OSError as error:
+        facts = {"folder": request.checkpoints}
+        told = "the checkpoints in %s cannot be read: %s" % (request.checkpoints, error.strerror)
+        raise Refused("start_failed", told, facts) from error
+    history.note(home.job_dir(request.job_id), "resumes", detail=found.words)
     env = dict(program.env, **{names.RESUME_FROM: found.path})
     more = tuple(found.path.join(pieces) for pieces in request.resume.args) if found.path else ()
     return lean.replace(program, env=env, argv=program.argv + (more if request.is_argv else ()))
@@ -54,19 +60,43 @@ def with_start(home: Home, request: JobRequest, program: Program) -> Program:
 def start(home: Home, run: Tuple[str, str], folder: str, wanted: Resume, shown: Callable[[str], str]) -> Start:
     """What `run`, a name and an id, would go on from now; `shown` gives a path's name as it may be told.
 
-    Of a folder that others used before it is only what came since the run began.
+    The newest of those that a reader found whole, else the newest that has settled. Of a folder that others use too it
+    is only what came since the run began. Raises `OSError` when the folder cannot be read.
     """
-    now, began = time.time(), _began(home, *run)
+    now = time.time()
+    # Its own folder holds nothing of others, however the clocks of host and disk differ.
+    began = 0.0 if os.path.basename(folder.rstrip("/")) == run[1] else _began(home, *run)
     skipped: List[str] = []
-    for one in _newest_first(folder, wanted, now):
-        if now - one.age_s < began:
-            break
-        path = folder if one.name == wire.TOP else os.path.join(folder, wanted.path or one.name)
-        why = _why_not(one, path, wanted)
-        if not why:
-            return Start(shown(path), path, one.age_s, tuple(skipped))
-        skipped.append("%s skipped: %s" % (shown(path), why))
-    return Start(skipped=tuple(skipped))
+    settled = Start()
+    for seen in _newest_first(folder, wanted, now):
+        why = _why_not(seen, wanted, now - began)
+        if why:
+            skipped.append("%s skipped: %s" % (wanted.path or shown(seen.path), why))
+        elif seen.told.complete == wire.YES:
+            return Start(shown(seen.path), seen.path, seen.told.age_s, tuple(skipped))
+        elif not settled.path:
+            settled = Start(shown(seen.path), seen.path, seen.told.age_s, tuple(skipped))
+    if wanted.path and not settled.path and not skipped:
+        skipped.append("%s is not there" % wanted.path)
+    return settled if settled.path else Start(skipped=tuple(skipped))
+
+
+def told(home: Home, report: JobReport) -> JobReport:
+    """The report of a run that resumes, with what it would go on from: dear, so that only who plans or looks asks."""
+    kept = report.checkpoints
+    if kept is None or not kept.path or "resume" not in report.execution:
+        return report
+
+    def shown(path: str) -> str:
+        return hidden_names.shown(home, report.run, report.job_id, path)
+
+    try:
+        found = start(home, (report.run, report.run_id), kept.path, of_execution(report.execution), shown)
+    except OSError as error:
+        return lean.replace(report, checkpoints=lean.replace(kept, unreadable=error.strerror or "cannot be read"))
+    age_s = round(found.age_s, 1) if found.name else None
+    more = lean.replace(kept, start=found.name, start_age_s=age_s, skipped="; ".join(found.skipped[:1]))
+    return lean.replace(report, checkpoints=more)
 
 
 def of_execution(execution: Dict[str, Any]) -> Resume:
@@ -77,27 +107,32 @@ def of_execution(execution: Dict[str, Any]) -> Resume:
     return Resume("" if path == LATEST else path, str(rule.get("complete_when") or ""))
 
 
-def _newest_first(folder: str, wanted: Resume, now: float) -> Iterator[wire.Checkpoint]:
+def _newest_first(folder: str, wanted: Resume, now: float) -> Iterator[checkpoint_folder.Seen]:
     moment = checkpoint_folder.Moment(now, is_over=True)
     if wanted.path:
-        above, name = os.path.split(os.path.normpath(os.path.join(folder, wanted.path)))
-        yield from (one for one in checkpoint_folder.each(above, moment) if one.name == name)
+        # It may be a link, to one of the same folder.
+        real, top = os.path.realpath(os.path.join(folder, wanted.path)), os.path.realpath(folder)
+        if real.startswith(top + "/") and os.path.exists(real):
+            yield checkpoint_folder.one(real, moment)
         return
-    found = checkpoint_folder.each(folder, moment)
     # What lies at the top is most often the model alone, without what a training goes on with.
-    top = []
-    for one in found:
-        if one.name == wire.TOP:
-            top.append(one)
+    top_ones = []
+    for seen in checkpoint_folder.each(folder, moment):
+        if seen.told.name == wire.TOP:
+            top_ones.append(seen)
         else:
-            yield one
-    yield from top
+            yield seen
+    yield from top_ones
 
 
-def _why_not(one: wire.Checkpoint, path: str, wanted: Resume) -> str:
-    if one.complete not in (wire.YES, wire.SETTLED):
-        return one.why
-    if wanted.complete_when and not os.path.exists(os.path.join(path, wanted.complete_when)):
+def _why_not(seen: checkpoint_folder.Seen, wanted: Resume, lasts_s: float) -> str:
+    if seen.told.age_s > lasts_s:
+        return "it was there before the run began"
+    if seen.oldest_age_s > lasts_s:
+        return "it holds files from before the run began"
+    if seen.told.complete not in (wire.YES, wire.SETTLED):
+        return seen.told.why
+    if wanted.complete_when and not os.path.exists(os.path.join(seen.path, wanted.complete_when)):
         return "%s is missing" % wanted.complete_when
     return ""
 

@@ -11,7 +11,7 @@ from aicrun.plan import words
 from aicrun.plan.known import Found
 from aicrun.plan.model import CardOn
 from aicrun.plan.nearest import places_name
-from aicrun.wire.jobs import JobReport
+from aicrun.wire.jobs import JobReport, JobRequest
 from aicrun.wire.status import Status
 
 _OF = re.compile(r"(\d{1,12})/(\d{1,12})\Z")
@@ -92,26 +92,48 @@ def kept(found: Found) -> str:
     return "; ".join(parts)
 
 
-def resumes_from(found: Found) -> tuple[str, ...]:
+def is_same_folder(found: Found, made: JobRequest) -> bool:
+    """Whether the job that is `made` looks for checkpoints where the run has left its own."""
+    kept = found.job.checkpoints
+    return kept is None or not kept.path or kept.path == made.checkpoints
+
+
+def resumes_from(found: Found, made: JobRequest) -> tuple[str, ...]:
     """What a start that goes on with the run begins from, and why not from a newer checkpoint, a line each."""
     kept = found.job.checkpoints
-    if kept is not None and kept.start:
+    if kept is None or not may_resume(found):
+        nothing = kept is None or not kept.newest
+        told = "it has no checkpoint yet" if nothing else "no checkpoint of it is whole: from nothing"
+    elif not is_same_folder(found, made):
+        return ("from nothing, in another checkpoint folder", f"its checkpoints lie in {words.harmless(kept.path)}")
+    elif kept.unreadable:
+        told = f"its checkpoints cannot be read now: {words.harmless(kept.unreadable)}"
+    elif _is_other_rule(found, made):
+        return ("resumes by another rule than before, from what passes it",)
+    elif kept.start:
         told = f"resumes from {words.name(kept.start)}"
-    elif may_resume(found):
+    else:
         # It was started without a rule, by which its machine would have looked.
         told = "resumes from its newest checkpoint that is whole"
-    elif kept is not None and kept.newest:
-        told = "no checkpoint of it is whole: from nothing"
-    else:
-        return ("it has no checkpoint yet",)
     skipped = kept.skipped if kept is not None else ""
     return (told, *([words.harmless(skipped)] if skipped else []))
+
+
+def _is_other_rule(found: Found, made: JobRequest) -> bool:
+    """Whether the job's machine has looked by another rule than that of the job that is `made`."""
+    before, now = found.job.execution.get("resume"), made.execution.get("resume")
+    keys = ("from", "complete_when")
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return False
+    return any(before.get(key) != now.get(key) for key in keys)
 
 
 def may_resume(found: Found) -> bool:
     """Whether there is, or may be, a checkpoint that the run would go on from."""
     kept = found.job.checkpoints
-    return kept is not None and bool(kept.start or (kept.count and "resume" not in found.job.execution))
+    if kept is None:
+        return False
+    return bool(kept.start or kept.unreadable or (kept.count and "resume" not in found.job.execution))
 
 
 def lost(found: Found, resumes: bool) -> str:

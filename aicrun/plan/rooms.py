@@ -51,10 +51,14 @@ def _lacks(disk: Disk) -> str:
 
 
 def filled_warnings(spec: RunSpec, site: Site, made: JobRequest) -> tuple[str, ...]:
-    """One where the run begins from nothing in a checkpoint folder of its spec that holds something already."""
+    """One where the run begins from nothing in a checkpoint folder that is not, or may not stay, its own."""
     disk = _own_folder(spec, site, made)
-    if disk is None or not disk.filled or site.run_id:
+    if disk is None or site.run_id or not (disk.filled or spec.resume is not None):
         return ()
+    if not disk.filled:
+        where = words.harmless(made.checkpoints)
+        told = f"checkpoints.path {where}: what another run writes there at the same time would be gone on from"
+        return (f"{told}; {posixpath.join(spec.checkpoints.path, '${run.id}')} is its own folder",)
     own = posixpath.join(spec.checkpoints.path, "${run.id}")
     told = f"checkpoints.path {words.harmless(made.checkpoints)} is not empty on {site.machine.name}"
     return (f"{told}: what lies there counts as this run's, also for its upload; {own} would be its own folder",)

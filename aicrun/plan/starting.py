@@ -138,9 +138,9 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
     made = draft(wanted, site)
     line = places_name(chosen) if sign is Sign.WAIT else ""
     in_order = steps(wanted, made, site.reading, line)
-    rows = _rows(task, world.known, site)
+    rows = _rows(task, world.known, site, made)
     if sign is Sign.REPLACE:
-        in_order, rows = _with_stop(in_order, task), _replace_rows(task, placement)
+        in_order, rows = _with_stop(in_order, task), _replace_rows(task, placement, made)
     return replace(
         blank(task, sign, _headline(task, sign, chosen)),
         chosen=chosen,
@@ -187,14 +187,14 @@ def _nearest(placement: Placement) -> str:
     return tighter(placement.first, placement.later)
 
 
-def _rows(task: Task, known: Known, site: Site) -> list[tuple[str, str]]:
+def _rows(task: Task, known: Known, site: Site, made: JobRequest) -> list[tuple[str, str]]:
     """What is asked, what was measured before, and whether an earlier run goes on."""
     spec = task.wanted.spec
     rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec, site.machine.data))]
     none_yet = "nothing yet; the first run measures the peak" if spec.machine.gpu is not None else ""
     history = measured(task.wanted, known) or none_yet
     rows += [("measured", history)] if history else []
-    return [*rows, *_history_rows(task), *_retry_rows(task)]
+    return [*rows, *_history_rows(task, made), *_retry_rows(task)]
 
 
 def _sign(move: Move) -> Sign:
@@ -214,24 +214,25 @@ def _headline(task: Task, sign: Sign, chosen: tuple[Candidate, ...]) -> str:
     return f"start on {place}"
 
 
-def _replace_rows(task: Task, placement: Placement) -> list[tuple[str, str]]:
+def _replace_rows(task: Task, placement: Placement, made: JobRequest) -> list[tuple[str, str]]:
     found = task.outcome.found
     if found is None:
         return []
-    rows = [("lost", records.lost(found, task.continues)), ("kept", records.kept(found))]
+    goes_on = task.continues and records.is_same_folder(found, made)
+    rows = [("lost", records.lost(found, goes_on)), ("kept", records.kept(found))]
     if any(isinstance(item, CardOn) for item in placement.chosen):
         rows.append(("card", f"its ticket for {places_name(placement.chosen)} is taken before the stop"))
-    return [*rows, *_history_rows(task)]
+    return [*rows, *_history_rows(task, made)]
 
 
-def _history_rows(task: Task) -> list[tuple[str, str]]:
+def _history_rows(task: Task, made: JobRequest) -> list[tuple[str, str]]:
     """Whether a run that was there before goes on or begins anew; nothing for a run nobody has seen."""
     found = task.outcome.found
     if found is None:
         return []
     if not task.continues:
         return [("run id", "a new one: it starts from nothing")]
-    told, *more = records.resumes_from(found)
+    told, *more = records.resumes_from(found, made)
     return [("run id", f"{found.job.run_id}, kept: {told}"), *(("", line) for line in more)]
 
 

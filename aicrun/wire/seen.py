@@ -12,7 +12,8 @@ from aicrun.wire import lean
 class Checkpoints:
     """What lies in the run's checkpoint folder: the newest entry by modification, and totals.
 
-    For a run that resumes: `start` is what it would go on from, `skipped` why a newer one is not.
+    For a run that resumes, where somebody plans or looks: `start` is what it would go on from, `skipped` why a newer
+    one is not, `unreadable` why nobody knows.
     """
 
     path: str
@@ -24,6 +25,7 @@ class Checkpoints:
     start: str = ""
     start_age_s: Optional[float] = None
     skipped: str = ""
+    unreadable: str = ""
 
 
 @lean.dataclass(frozen=True)

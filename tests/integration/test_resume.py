@@ -55,6 +55,7 @@ def test_a_retry_goes_on_where_the_kill_came(project: Project) -> None:
         event["detail"] for event in project.json("inspect", "quick")["job"]["events"] if event["event"] == "resumes"
     ]
     assert events == [
+        "from nothing",
         "from checkpoint-2; checkpoint-3 skipped: trainer_state.json is missing",
         "from checkpoint-4; checkpoint-5 skipped: trainer_state.json is missing",
     ]
@@ -96,6 +97,19 @@ def test_a_killed_machine_goes_on_by_another_apply(project: Project) -> None:
     done = project.apply("--again", "--follow")
     assert done.returncode == 0, done.stdout + done.stderr
     assert starts(project)[-1] == "1 6 checkpoint-6"
+
+
+def test_a_folder_that_cannot_be_read_is_not_begun_over(project: Project) -> None:
+    written(project)
+    (project.person.home / "cut-at-3").touch()
+    assert project.apply("--follow").returncode == 10
+    folder = Path(project.json("inspect", "quick")["job"]["checkpoints"]["path"])
+    folder.rename(folder.with_name("aside"))
+    folder.write_text("what a broken mount shows, where root may read all")
+    shown = " ".join(project.run("plan", "--again").stdout.split())
+    assert "its checkpoints cannot be read now: Not a directory" in shown
+    assert project.apply("--again", "--follow").returncode == 10
+    assert starts(project) == ["1 0 "]
 
 
 def test_without_a_rule_nothing_is_gone_on_from(project: Project) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from pathlib import Path
 
+import pytest
 from unit.agent_work.test_checkpoint_files import STATE, archive, safetensors
 
 from aicrun.agent.checkpoint_folder import SETTLED_S, Moment, in_folder
@@ -55,9 +57,51 @@ def test_a_folder_that_a_kill_cut_short_is_not_whole(tmp_path: Path) -> None:
     assert not cut.inference_ready
 
 
-def test_where_no_trainer_keeps_a_state_its_lack_says_nothing(tmp_path: Path) -> None:
+def test_where_no_trainer_keeps_a_state_its_lack_says_little(tmp_path: Path) -> None:
+    """It may be the first of one who keeps a state, cut short: whole by time, not by what lies in it."""
     made(tmp_path / "checkpoint-2000", 300, config__json=b'{"model_type": "x"}', model__safetensors=safetensors(8))
-    assert seen(tmp_path)["checkpoint-2000"].complete == "yes"
+    made(tmp_path / "export", 300, config__json=b'{"model_type": "x"}', model__safetensors=safetensors(8))
+    found = seen(tmp_path)
+    assert (found["checkpoint-2000"].complete, found["export"].complete) == ("settled", "yes")
+    assert not found["checkpoint-2000"].inference_ready
+
+
+def test_folders_of_logs_and_samples_are_no_checkpoints(tmp_path: Path) -> None:
+    made(tmp_path / "runs/Nov30", 1, events__out__tfevents=b"x")
+    made(tmp_path / "wandb/run-1", 1, output__log=b"x")
+    made(tmp_path / "samples", 1, a__png=b"x", b__npy=b"x")
+    made(tmp_path / "orbax/checkpoint_500", 100, _METADATA=b"x")
+    whole(tmp_path / "checkpoint-500", 600, 500)
+    assert set(seen(tmp_path)) == {"checkpoint-500"}
+    assert set(seen(tmp_path / "orbax")) == {"checkpoint_500"}
+
+
+def test_a_configuration_beside_single_files_makes_no_model_of_them(tmp_path: Path) -> None:
+    made(tmp_path / "out", 100, config__json=b"{}", epoch_1__pt=archive(), epoch_2__pt=archive()[:-30])
+    assert {name: one.complete for name, one in seen(tmp_path / "out").items()} == {
+        "epoch_1.pt": "yes",
+        "epoch_2.pt": "no",
+    }
+
+
+def test_a_folder_that_cannot_be_listed_is_a_fault_and_no_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("no folder")
+    with pytest.raises(OSError, match="Not a directory"):
+        seen(tmp_path / "out")
+
+
+def test_bytes_that_no_number_can_hold_take_nobody_down(tmp_path: Path) -> None:
+    header = b'{"w": {"data_offsets": [0, 1e999]}}'
+    made(tmp_path / "checkpoint-1", 100, model__safetensors=struct.pack("<Q", len(header)) + header)
+    made(tmp_path / "checkpoint-2", 100, trainer_state__json=b'{"log_history": [{"loss": %s}]}' % (b"9" * 400))
+    found = seen(tmp_path)
+    assert found["checkpoint-1"].complete == "no" and found["checkpoint-2"].train_loss is None
+
+
+def test_what_is_rotated_away_meanwhile_hides_nothing_else(tmp_path: Path) -> None:
+    whole(tmp_path / "checkpoint-1", 600, 1)
+    (tmp_path / "gone.pt").symlink_to("nowhere")
+    assert set(seen(tmp_path)) == {"checkpoint-1"}
 
 
 def test_what_a_reader_finds_torn_is_not_whole_however_old(tmp_path: Path) -> None:
@@ -73,15 +117,15 @@ def test_what_a_reader_finds_torn_is_not_whole_however_old(tmp_path: Path) -> No
 
 
 def test_what_no_reader_knows_has_settled_after_a_while_or_once_the_run_is_over(tmp_path: Path) -> None:
-    made(tmp_path / "old", SETTLED_S, weights__dat=b"x")
-    made(tmp_path / "new", SETTLED_S - 1, weights__dat=b"x")
-    assert {name: one.complete for name, one in seen(tmp_path).items()} == {"old": "settled", "new": "writing"}
+    made(tmp_path / "ckpt-1", SETTLED_S, weights__dat=b"x")
+    made(tmp_path / "ckpt-2", SETTLED_S - 1, weights__dat=b"x")
+    assert {name: one.complete for name, one in seen(tmp_path).items()} == {"ckpt-1": "settled", "ckpt-2": "writing"}
     assert {one.complete for one in seen(tmp_path, Moment(THEN, is_over=True)).values()} == {"settled"}
 
 
 def test_a_deeper_file_that_changes_makes_the_whole_folder_new(tmp_path: Path) -> None:
     made(tmp_path / "state", 600, a__dat=b"x")
-    made(tmp_path / "state/shards", 5, b__dat=b"xy")
+    made(tmp_path / "state/shards", 5, b__distcp=b"xy")
     found = seen(tmp_path)["state"]
     assert (found.complete, found.age_s, found.files, found.bytes) == ("writing", 5.0, 2, 3)
 

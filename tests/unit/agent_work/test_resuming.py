@@ -40,6 +40,40 @@ def start(home: Home, folder: Path, wanted: Resume | None = None) -> resuming.St
     return resuming.start(home, RUN, str(folder), wanted or Resume(), os.path.basename)
 
 
+def test_logs_that_are_newer_are_not_gone_on_from(home: Home, tmp_path: Path) -> None:
+    saved(tmp_path / "out", "checkpoint-500", 300)
+    (tmp_path / "out/runs").mkdir()
+    (tmp_path / "out/runs/events.out.tfevents").write_bytes(b"x")
+    (tmp_path / "out/best").mkdir()
+    (tmp_path / "out/best/weights.dat").write_bytes(b"x")
+    # Of two that may be whole the one that a reader knows.
+    assert start(home, tmp_path / "out").name == "checkpoint-500"
+    (tmp_path / "out/checkpoint-500/trainer_state.json").unlink()
+    (tmp_path / "out/checkpoint-500/model.safetensors").unlink()
+    assert start(home, tmp_path / "out").name == "best"
+
+
+def test_a_checkpoint_that_was_half_written_over_an_older_one_is_a_mix_of_two_runs(home: Home, tmp_path: Path) -> None:
+    place = saved(tmp_path / "out", "checkpoint-1000", 3600)
+    record(home, "b" * 16, RUN[1], 600)
+    os.utime(place / "model.safetensors")
+    found = start(home, tmp_path / "out")
+    assert (found.name, found.skipped) == (
+        "",
+        ("checkpoint-1000 skipped: it holds files from before the run began",),
+    )
+    # In a folder that is the run's own nothing is of another's, whatever the clocks say.
+    own = tmp_path / RUN[1]
+    (tmp_path / "out").rename(own)
+    assert start(home, own).name == "checkpoint-1000"
+
+
+def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("no folder")
+    with pytest.raises(OSError, match="Not a directory"):
+        start(home, tmp_path / "out")
+
+
 def record(home: Home, job_id: str, run_id: str, age_s: float) -> None:
     place = Path(home.record_dir(RUN[0], job_id))
     place.mkdir(parents=True)
@@ -74,7 +108,12 @@ def test_one_that_the_rule_names(home: Home, tmp_path: Path) -> None:
     saved(tmp_path / "out/best", "model", 100)
     assert start(home, tmp_path / "out", Resume("checkpoint-500")).name == "checkpoint-500"
     assert start(home, tmp_path / "out", Resume("best/model")).path == str(tmp_path / "out/best/model")
-    assert start(home, tmp_path / "out", Resume("nothing")) == resuming.Start()
+    assert start(home, tmp_path / "out", Resume("nothing")).skipped == ("nothing is not there",)
+    (tmp_path / "out/last").symlink_to("checkpoint-500")
+    assert start(home, tmp_path / "out", Resume("last")).path == str(tmp_path / "out/checkpoint-500")
+    saved(tmp_path, "elsewhere", 100)
+    (tmp_path / "out/away").symlink_to(tmp_path / "elsewhere")
+    assert start(home, tmp_path / "out", Resume("away")).skipped == ("away is not there",)
 
 
 def test_what_another_run_left_in_the_folder_is_not_gone_on_from(home: Home, tmp_path: Path) -> None:
@@ -82,7 +121,7 @@ def test_what_another_run_left_in_the_folder_is_not_gone_on_from(home: Home, tmp
     record(home, "a" * 16, "9" * 16, 7200)
     record(home, "b" * 16, RUN[1], 600)
     record(home, "c" * 16, RUN[1], 60)
-    assert start(home, tmp_path / "out") == resuming.Start()
+    assert start(home, tmp_path / "out").skipped == ("checkpoint-9000 skipped: it was there before the run began",)
     # Its own earlier job's is.
     saved(tmp_path / "out", "checkpoint-100", 300)
     assert start(home, tmp_path / "out").name == "checkpoint-100"

@@ -202,6 +202,7 @@ def test_a_run_that_waits_moves_to_a_card_that_is_free() -> None:
     assert item.named == (waiting.job_id,)
 
 
+FOLDER = f"/home/ana/aic-jobs/sft-run/checkpoints/{RUN_ID}"
 WHY = "checkpoint-750 skipped: trainer_state.json is missing"
 
 
@@ -209,7 +210,7 @@ def test_an_earlier_checkpoint_keeps_a_resuming_run_on_its_machine() -> None:
     execution = {"command": "python train.py", "resume": {"from": "latest"}}
     wanted = wish(spec(execution=execution))
     ended = job(
-        wanted, "failed", checkpoints=Checkpoints("/x", "checkpoint-750", 60.0, 1, 2, 1, "checkpoint-500", 90.0, WHY)
+        wanted, "failed", checkpoints=Checkpoints(FOLDER, "checkpoint-750", 60.0, 1, 2, 1, "checkpoint-500", 90.0, WHY)
     )
     view = fleet(answered("desk", cpus_free=64.0), answered("lab", jobs=(ended,)))
     item = plan((wanted,), view, Options(again=True)).runs[0]
@@ -218,10 +219,30 @@ def test_an_earlier_checkpoint_keeps_a_resuming_run_on_its_machine() -> None:
     assert item.rows[item.rows.index(("run id", f"{RUN_ID}, kept: resumes from checkpoint-500")) + 1] == ("", WHY)
 
 
+@pytest.mark.parametrize(
+    ("there", "rule", "words"),
+    [
+        ("/elsewhere", {"from": "latest"}, "from nothing, in another checkpoint folder"),
+        ("", {"from": "latest", "complete_when": "done"}, "resumes by another rule than before, from what passes it"),
+    ],
+)
+def test_a_start_by_another_rule_or_in_another_folder_promises_no_checkpoint(
+    there: str, rule: dict[str, str], words: str
+) -> None:
+    wanted = wish(spec(execution={"command": "python train.py", "resume": {"from": "latest"}}))
+    made = plan((wanted,), fleet(answered("lab")), Options()).runs[0].draft
+    assert made is not None
+    path = there or made.checkpoints.replace("${run.id}", RUN_ID)
+    saved = Checkpoints(path, "checkpoint-500", 60.0, 1, 2, 1, "checkpoint-500", 90.0)
+    again = wish(spec(execution={"command": "python train.py", "resume": rule}))
+    item = plan((again,), fleet(answered("lab", jobs=(job(wanted, "failed", checkpoints=saved),))), Options(again=True))
+    assert ("run id", f"{RUN_ID}, kept: {words}") in item.runs[0].rows
+
+
 def test_where_no_checkpoint_is_whole_another_machine_will_do() -> None:
     execution = {"command": "python train.py", "resume": {"from": "latest"}}
     wanted = wish(spec(execution=execution))
-    ended = job(wanted, "failed", checkpoints=Checkpoints("/x", "checkpoint-750", 60.0, 1, 1, 1, skipped=WHY))
+    ended = job(wanted, "failed", checkpoints=Checkpoints(FOLDER, "checkpoint-750", 60.0, 1, 1, 1, skipped=WHY))
     item = plan((wanted,), fleet(answered("desk", cpus_free=64.0), answered("lab", jobs=(ended,))), Options(again=True))
     assert item.runs[0].machine == "desk"
     assert ("run id", f"{RUN_ID}, kept: no checkpoint of it is whole: from nothing") in item.runs[0].rows
@@ -229,7 +250,7 @@ def test_where_no_checkpoint_is_whole_another_machine_will_do() -> None:
 
 def test_a_run_that_began_without_a_rule_may_have_a_start() -> None:
     wanted = wish(spec(execution={"command": "python train.py", "resume": {"from": "latest"}}))
-    ended = job(wish(spec()), "failed", checkpoints=Checkpoints("/x", "checkpoint-750", 60.0, 1, 1, 1))
+    ended = job(wish(spec()), "failed", checkpoints=Checkpoints(FOLDER, "checkpoint-750", 60.0, 1, 1, 1))
     item = plan((wanted,), fleet(answered("desk", cpus_free=64.0), answered("lab", jobs=(ended,))), Options(again=True))
     assert item.runs[0].machine == "lab"
     assert ("run id", f"{RUN_ID}, kept: resumes from its newest checkpoint that is whole") in item.runs[0].rows

@@ -328,7 +328,9 @@ def sft_wish(**more: Any) -> Wanted:
 
 def checkpoint(name: str = "checkpoint-4000", age_s: float = 540.0) -> Checkpoints:
     """A checkpoint folder with one entry worth telling."""
-    return Checkpoints("/home/ana/aic-jobs/sft-run/checkpoints/x", name, age_s, round(16.1 * GIB**3), 3, 0, name, age_s)
+    return Checkpoints(
+        "/home/ana/aic-jobs/sft-run/checkpoints/3f9a1c0e77b2d416", name, age_s, round(16.1 * GIB**3), 3, 0, name, age_s
+    )
 
 
 MEASURED = {"run": "sft-run", "vram_peak_mib": 18022, "card_model": "NVIDIA GeForce RTX 3090", "age_s": 3 * 86400.0}
