@@ -16,6 +16,7 @@ import os
 import pwd
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from aicrun import __version__
@@ -182,7 +183,7 @@ def _planned(
     known: Fleet | None = None,
 ) -> Planned:
     specs = tuple(item.spec for item in wanted)
-    fleet = known or _survey.survey(session, specs, excepted, brought=brought_to_ask(wanted))
+    fleet = known or _survey.survey(session, specs, excepted, brought=partial(brought_to_ask, wanted))
     wanted, fleet = resolved(session, wanted, fleet)
     return Planned(_decide(wanted, fleet, options), wanted, snapshots, excepted)
 
@@ -214,7 +215,7 @@ def recheck(session: Session, saved: Plan, path: str) -> Planned:
     specs = tuple(item.spec for item in saved.runs)
     wanted, snapshots = gathered(session, specs)
     excepted = tuple(view.machine.name for view in saved.fleet.machines if view.state == "excepted")
-    fleet = _survey.survey(session, specs, excepted, brought=brought_to_ask(wanted))
+    fleet = _survey.survey(session, specs, excepted, brought=partial(brought_to_ask, wanted))
     wanted, fleet = resolved(session, wanted, fleet)
     check_moved(saved, fleet, wanted, path)
     # Who answers now is asked once more before the start: also a machine that was silent when the plan was made.

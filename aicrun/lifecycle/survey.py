@@ -146,12 +146,18 @@ def _late(machine: Machine, deadline_s: float) -> Heard[T]:
     return Heard(machine, error=HostUnreachable("AIC-E591", f"{machine.name} gave no answer within {deadline_s:.0f}s"))
 
 
+def nothing_brought(machine: Machine) -> tuple[str, ...]:
+    """For what brings nothing: no key."""
+    del machine
+    return ()
+
+
 def survey(
     session: Session,
     specs: tuple[RunSpec, ...],
     excepted: tuple[str, ...] = (),
     cards: bool = True,
-    brought: tuple[str, ...] = (),
+    brought: Callable[[Machine], tuple[str, ...]] = nothing_brought,
 ) -> Fleet:
     """All machines as they are now, in inventory order; see `Looking`."""
     return Looking(session, specs, excepted, cards, brought).fleet()
@@ -160,7 +166,7 @@ def survey(
 class Looking:
     """A look at all machines, begun at once; `specs` say which runs and volumes to ask about.
 
-    `brought` are keys of inputs that may be there from an earlier run.
+    `brought` says which keys of inputs may be on a machine from an earlier run.
     """
 
     def __init__(
@@ -169,7 +175,7 @@ class Looking:
         specs: tuple[RunSpec, ...],
         excepted: tuple[str, ...] = (),
         cards: bool = True,
-        brought: tuple[str, ...] = (),
+        brought: Callable[[Machine], tuple[str, ...]] = nothing_brought,
     ) -> None:
         for name in excepted:
             session.machine(name)
@@ -182,7 +188,7 @@ class Looking:
             try:
                 programs = (*programs_to_ask(specs, machine), *interpreters_to_ask(specs, machine))
                 programs = tuple(dict.fromkeys((*programs, *fetchers_to_ask(specs, machine))))
-                about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine), brought)
+                about = (wheels_to_ask(specs, machine), inputs_to_ask(specs, machine), brought(machine))
                 return backend.survey(Question(names, paths, machine.data, cards, machine.path, programs, *about))
             finally:
                 # Also of one that gave no answer; a configuration that cannot be read was told by the survey.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from aicrun.plan import twins, words
 from aicrun.plan.environment import chosen_python, has_environment
-from aicrun.plan.inputs import fetched_key, inputs_at, own_path, upload_tool
+from aicrun.plan.inputs import deciding, fetched_key, inputs_at, key_of_fetched, own_path, upload_tool
 from aicrun.plan.model import MachineView, Rejection, Wanted
 from aicrun.plan.needed_room import disk_of, volumes_needed
 from aicrun.plan.placeholders import names_in
@@ -56,13 +56,25 @@ class Need:
             places,
             (source.tree, source.bytes, source.files) if source is not None else None,
             tuple(spec.inputs.values()),
-            tuple((one.tool, fetched_key(name, one)) for name, one in spec.brought.items() if one.tool),
+            _fetched(spec),
             uses_data(spec),
             self.use_kept,
             self.own_jobs,
             self.only_on,
         )
         return repr(parts)
+
+
+def _fetched(spec: RunSpec) -> tuple[tuple[str, str, str], ...]:
+    """What the machines fetch: tool, key without what a machine adds to it, and whose name is in that."""
+    found = []
+    for name, one in spec.brought.items():
+        if not one.tool:
+            continue
+        env = deciding(spec, one)
+        named = spec.name if any("run.name" in value for value in env.values()) else ""
+        found.append((one.tool, key_of_fetched(name, one, env), named))
+    return tuple(found)
 
 
 def unasked(view: MachineView, need: Need) -> tuple[Rejection, ...]:
@@ -226,7 +238,7 @@ def _fetchers(machine: Machine, reading: HostReading, need: Need) -> Iterator[Re
     ready = {one.key for one in reading.inputs_ready}
     lacking: dict[str, str] = {}
     for name, origin in need.spec.brought.items():
-        if origin.tool and fetched_key(name, origin) not in ready:
+        if origin.tool and fetched_key(need.spec, name, machine) not in ready:
             lacking.setdefault(origin.tool, name)
     path = own_path(need.spec, machine)
     for tool, name in lacking.items():

@@ -6,6 +6,7 @@ It must not judge them (`admit.py` does) nor look at a disk.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 
 from aicrun.plan import words
@@ -23,6 +24,25 @@ from aicrun.wire.tools import REMOTE_SCHEMES
 # The one that programs of our ancestor look for by a name of its own.
 CHECKPOINT = "checkpoint"
 LOCAL = "local"
+# Variables by which a tool finds another server, account or remote, and so another thing under the same address.
+_OF_AWS = (
+    *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_REGION"),
+    *("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"),
+)
+_OF_HF = ("HF_ENDPOINT",)
+# What the options of an input go before.
+_BY_ENDPOINT = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "RCLONE_S3_ENDPOINT")
+_BY_PROFILE = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "RCLONE_S3_PROFILE")
+# Of rclone all count but those that tell how fast, how often and how loudly it works.
+_NO_MATTER = re.compile(
+    r"RCLONE_(?:BWLIMIT|TRANSFERS|CHECKERS|BUFFER_SIZE|MULTI_THREAD|STATS|LOG|USE_JSON_LOG|VERBOSE|QUIET|PROGRESS|RETRIES|"
+    r"LOW_LEVEL_RETRIES|TIMEOUT|CONTIMEOUT|TPSLIMIT|USER_AGENT|BIND|ASK_PASSWORD|CACHE_DIR|TEMP_DIR|FAST_LIST)(?:_|$)"
+)
+# Nothing that may be secret tells a key, which everybody sees.
+_MAY_BE_SECRET = re.compile(
+    r"(?:KEY(?:_ID|_PEM|_BASE64)?|PASS(?:WORD|WD|PHRASE|CODE)?\d?|SECRET|TOKEN|CREDENTIALS|HEADERS?|COOKIE|SAS_URL)$"
+)
+_ACCOUNT = re.compile(r"(?<=://)[^\s/@]*@")
 
 
 def variable(name: str) -> str:
@@ -45,16 +65,22 @@ def _asked(spec: RunSpec, machine: Machine) -> dict[str, str]:
     return {name: path for name, path in found.items() if path and not names_in(path)}
 
 
-def brought_to_ask(wanted: Sequence[Wanted]) -> tuple[str, ...]:
-    """Keys of the inputs that are brought for `wanted`, each once: one may be there from an earlier run."""
-    keys = (_key(one, name, origin) for one in wanted for name, origin in one.spec.brought.items())
+def brought_to_ask(wanted: Sequence[Wanted], machine: Machine) -> tuple[str, ...]:
+    """Keys of the inputs that `wanted` bring to `machine`, each once: one may be there from an earlier run."""
+    keys = (_key(one, name, origin, machine) for one in wanted for name, origin in one.spec.brought.items())
     return tuple(dict.fromkeys(key for key in keys if key))
 
 
 def own_path(spec: RunSpec, machine: Machine) -> str:
     """The PATH that a job of the run sets itself on the machine; empty for the usual one."""
-    own = {"PATH": escaped(machine.env["PATH"])} if "PATH" in machine.env else {}
-    return fill({**own, **spec.env}.get("PATH", ""), {**asked_values(machine), "run.name": spec.name})
+    return _own(spec, machine, "PATH")
+
+
+def _own(spec: RunSpec, machine: Machine, name: str) -> str:
+    """A variable that the job sets itself on the machine, the spec before the machine; else empty."""
+    if name in spec.env:
+        return fill(spec.env[name], {**asked_values(machine), "run.name": spec.name})
+    return escaped(machine.env.get(name, ""))
 
 
 def fetchers_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[tuple[str, str], ...]:
@@ -79,7 +105,7 @@ def fetches(wanted: Wanted, machine: Machine, home: str) -> tuple[Fetch, ...]:
 
 
 def _fetch(wanted: Wanted, name: str, origin: InputFrom, machine: Machine, home: str) -> Fetch:
-    sent, key = wanted.sent.get(name), _key(wanted, name, origin)
+    sent, key = wanted.sent.get(name), _key(wanted, name, origin, machine)
     return Fetch(
         input=name,
         key=key,
@@ -98,19 +124,43 @@ def _fetch(wanted: Wanted, name: str, origin: InputFrom, machine: Machine, home:
     )
 
 
-def _key(wanted: Wanted, name: str, origin: InputFrom) -> str:
+def _key(wanted: Wanted, name: str, origin: InputFrom, machine: Machine) -> str:
     """The key of one input; empty for one of this client that could not be looked at."""
     if origin.scheme != LOCAL:
-        return fetched_key(name, origin)
+        return fetched_key(wanted.spec, name, machine)
     sent = wanted.sent.get(name)
     return input_key({"tree": sent.tree, "name": name_there(name, origin)}) if sent is not None else ""
 
 
-def fetched_key(name: str, origin: InputFrom) -> str:
-    """The key of an input that the machine fetches; with which tool is no matter."""
-    tells = {"from": origin.address, "name": name_there(name, origin)}
+def fetched_key(spec: RunSpec, name: str, machine: Machine) -> str:
+    """The key of an input that `machine` fetches; with which tool is no matter, nor what is secret."""
+    origin = spec.brought[name]
+    env = {one: _own(spec, machine, one) for one in sorted({*spec.env, *machine.env}) if _decides(one, origin)}
+    return key_of_fetched(name, origin, env)
+
+
+def key_of_fetched(name: str, origin: InputFrom, env: Mapping[str, str]) -> str:
+    """As `fetched_key`, where the variables `env` decide what is fetched."""
+    tells: dict[str, object] = {"from": origin.address, "name": name_there(name, origin)}
     more = {"endpoint": origin.endpoint, "profile": origin.profile, "revision": origin.revision}
-    return input_key({**tells, **{key: value for key, value in more.items() if value}})
+    tells.update({key: value for key, value in more.items() if value})
+    told = {key: _ACCOUNT.sub("", value) for key, value in env.items() if value}
+    return input_key({**tells, "env": told} if told else tells)
+
+
+def deciding(spec: RunSpec, origin: InputFrom) -> dict[str, str]:
+    """The spec's own variables that decide what is fetched from there, as they are written."""
+    return {name: value for name, value in spec.env.items() if _decides(name, origin)}
+
+
+def _decides(name: str, origin: InputFrom) -> bool:
+    if (origin.endpoint and name in _BY_ENDPOINT) or (origin.profile and name in _BY_PROFILE):
+        return False
+    if _MAY_BE_SECRET.search(name.upper()):
+        return False
+    if name.startswith("RCLONE_"):
+        return origin.tool == "rclone" and not _NO_MATTER.match(name)
+    return name in _OF_HF if origin.scheme == "hf" else name in _OF_AWS
 
 
 def name_there(name: str, origin: InputFrom) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from aicrun.plan.admit import Need
 from aicrun.plan.fit import machine_verdicts
+from aicrun.plan.inputs import deciding
 from aicrun.plan.model import Candidate, CardOn, Fleet, HostOn, MachineView, Verdict
 from aicrun.plan.places import volumes
 from aicrun.plan.words import card_model
@@ -61,6 +62,7 @@ def _shares(need: Need) -> bool:
     setup = need.spec.setup
     folders = (*volumes(need.spec), *((setup.venv, setup.wheels) if setup is not None else ()))
     folders += tuple(need.spec.inputs.values())
+    folders += tuple(value for one in need.spec.brought.values() for value in deciding(need.spec, one).values())
     return not named and not any("machine.name" in path for path in folders)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,8 +29,10 @@ def planned(one: Wanted, **reading: Any) -> RunPlan:
     return plan((one,), fleet(answered("lab", **reading)), Options()).runs[0]
 
 
-def key(inputs: str) -> str:
-    return brought_to_ask((Wanted(loaded(inputs)),))[0]
+def key(inputs: str, spec_env: str = "", **own: Any) -> str:
+    """The key of the only input on a machine that is described by `own`."""
+    spec = loaded(inputs, f"env: {spec_env}\n" if spec_env else "")
+    return brought_to_ask((Wanted(spec),), machine("lab", **own))[0]
 
 
 ALL = """{
@@ -81,12 +84,77 @@ def test_a_key_is_over_what_is_fetched_and_not_over_the_way() -> None:
     assert key("{a: {from: 'hf:m/x'}}") != key("{a: {from: 'hf:m/x', revision: v2}}")
 
 
+S3, HUB, NAS = "{a: {from: s3://bkt/x/}}", "{a: {from: 'hf:m/x'}}", "{a: {from: 'rclone:nas:x'}}"
+BY_RCLONE = "{a: {from: s3://bkt/x/, with: rclone}}"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "name"),
+    [
+        *((S3, name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_PROFILE", "AWS_REGION")),
+        *((inputs, "AWS_DEFAULT_REGION") for inputs in (S3, BY_RCLONE, NAS)),
+        (HUB, "HF_ENDPOINT"),
+        *((inputs, name) for inputs in (BY_RCLONE, NAS) for name in ("RCLONE_CONFIG", "RCLONE_CONFIG_NAS_REMOTE")),
+        (BY_RCLONE, "RCLONE_S3_ENDPOINT"),
+        (NAS, "RCLONE_EXCLUDE"),
+    ],
+)
+def test_a_variable_that_decides_what_is_fetched_tells_the_key(inputs: str, name: str) -> None:
+    plain, spec, other = key(inputs), key(inputs, f"{{{name}: one}}"), key(inputs, f"{{{name}: two}}")
+    assert len({plain, spec, other}) == 3
+    # The machine's own counts as much, and less than that of the spec.
+    assert key(inputs, env={name: "one"}) == spec == key(inputs, f"{{{name}: one}}", env={name: "two"})
+    assert key(inputs, f"{{{name}: '${{machine.name}}'}}") == key(inputs, f"{{{name}: lab}}")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "env"),
+    [
+        (S3, "{HF_ENDPOINT: x, RCLONE_CONFIG: x, PATH: /opt, LANG: C}"),
+        (HUB, "{AWS_PROFILE: x, RCLONE_CONFIG: x, HF_HOME: /hf}"),
+        (NAS, "{RCLONE_BWLIMIT: 64k, RCLONE_TRANSFERS: '2', RCLONE_LOG_LEVEL: INFO, RCLONE_RETRIES: '1'}"),
+        ("{a: {from: s3://bkt/x/, endpoint: 'http://e', profile: lab}}", "{AWS_ENDPOINT_URL: x, AWS_PROFILE: x}"),
+    ],
+)
+def test_what_does_not_decide_what_is_fetched_is_in_no_key(inputs: str, env: str) -> None:
+    assert key(inputs, env) == key(inputs)
+
+
+def test_nothing_secret_tells_a_key() -> None:
+    for name in ("RCLONE_CONFIG_NAS_PASS", "RCLONE_S3_SECRET_ACCESS_KEY", "RCLONE_S3_ACCESS_KEY_ID", "RCLONE_X_TOKEN"):
+        assert key(NAS, env={name: "x"}) == key(NAS)
+    assert key(S3, env={"AWS_ENDPOINT_URL": "http://me:pw@e"}) == key(S3, env={"AWS_ENDPOINT_URL": "http://e"})
+
+
+def test_keys_of_inputs_without_such_variables_stay_as_they_are() -> None:
+    # Written down: data that was fetched before is found again by them.
+    assert (key(S3), key(HUB), key(NAS)) == ("b3377ef156e319a5", "800658d1adb79ea0", "d15a8426ebba6816")
+
+
+def test_runs_whose_variables_differ_are_judged_apart() -> None:
+    there = InputReady(key(S3, "{AWS_PROFILE: one}"), 3, 1 << 20, 2 * HOUR)
+    envs = {name: f"env: {{AWS_PROFILE: {name}}}\n" for name in ("one", "two")}
+    runs = tuple(Wanted(replace(loaded(S3, env), name=name)) for name, env in envs.items())
+    made = plan(runs, fleet(answered("lab", programs=(Program("aws"),), inputs_ready=(there,))), Options())
+    assert [one.sign for one in made.runs] == [Sign.START, Sign.REFUSE]
+
+
+def test_machines_are_judged_apart_where_their_name_decides_what_is_fetched() -> None:
+    spec = loaded(S3, "env: {AWS_PROFILE: '${machine.name}'}\n")
+    entries = [machine(name) for name in ("one", "two")]
+    there = InputReady(brought_to_ask((Wanted(spec),), entries[0])[0], 3, 1 << 20, 2 * HOUR)
+    known: dict[str, Any] = {"programs": (Program("aws"),), "inputs_ready": (there,)}
+    made = plan((Wanted(spec),), fleet(*(answered(one.name, **known) for one in entries)), Options()).runs[0]
+    assert [bool(one.rejections) for one in made.verdicts] == [False, True]
+
+
 def test_files_that_are_sent_make_the_run_and_its_key() -> None:
     spec = loaded("{start: {from: /dev/null}}")
     one, two = (Wanted(spec, sent={"start": Source(tree * 64, 1, 5)}) for tree in "ab")
     assert digest_of(one) != digest_of(two)
-    assert brought_to_ask((one, two, one)) == (*brought_to_ask((one,)), *brought_to_ask((two,)))
-    fetch = fetches(one, machine("lab", data="/data"), "/home/me")[0]
+    lab = machine("lab", data="/data")
+    assert brought_to_ask((one, two, one), lab) == (*brought_to_ask((one,), lab), *brought_to_ask((two,), lab))
+    fetch = fetches(one, lab, "/home/me")[0]
     assert (fetch.folder, fetch.tree, fetch.bytes) == (f"/data/aicrun/inputs/{fetch.key}", "a" * 64, 5)
 
 
