@@ -57,8 +57,13 @@ def _taken(name: str, path: str, top: str, cache: str) -> Snapshot:
     return Snapshot(path, source, entries, ())
 
 
-def _entries(place: str, path: str, known: KnownFiles, inside: tuple[str, ...]) -> Iterator[Entry]:
-    """What lies at `place`, which is called `path` in the tree; `inside` are the real folders around it."""
+def _entries(
+    place: str, path: str, known: KnownFiles, inside: tuple[str, ...], followed: bool = False
+) -> Iterator[Entry]:
+    """What lies at `place`, which is called `path` in the tree; `inside` are the real folders around it.
+
+    `followed` says that a link was followed on the way: around it lies something else here than in the tree.
+    """
     path.encode("utf-8")
     state = os.stat(place)
     if stat.S_ISREG(state.st_mode):
@@ -74,20 +79,23 @@ def _entries(place: str, path: str, known: KnownFiles, inside: tuple[str, ...]) 
         for name in sorted(os.listdir(place)):
             below, called = f"{place}/{name}", f"{path}/{name}"
             target = os.readlink(below) if os.path.islink(below) else ""
-            if target and _stays(called, target):
+            if target and not followed and _stays(below, called, target, (*inside, real)[0]):
                 called.encode("utf-8")
                 yield Entry(called, "l", target, 0)
             else:
                 # A link that leads out is followed: caches of models are made of such.
-                yield from _entries(below, called, known, (*inside, real))
+                yield from _entries(below, called, known, (*inside, real), followed or bool(target))
 
 
-def _stays(path: str, target: str) -> bool:
-    """Whether a relative link at `path` leads to something below the first folder of `path`."""
-    top = path.partition("/")[0]
-    return not posixpath.isabs(target) and posixpath.normpath(
-        posixpath.join(posixpath.dirname(path), target)
-    ).startswith(f"{top}/")
+def _stays(place: str, path: str, target: str, top: str) -> bool:
+    """Whether the link at `place` leads to the same thing in the tree as here: `top` is the input's real folder."""
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    down = parts[next((at for at, part in enumerate(parts) if part != ".."), len(parts)) :]
+    # Up again after a name: what is a link here may be a folder there, and has another one around it.
+    if posixpath.isabs(target) or ".." in down:
+        return False
+    called = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return called.startswith(f"{path.partition('/')[0]}/") and os.path.realpath(place).startswith(f"{top}/")
 
 
 def _refused(name: str, why: str) -> UsageError:

@@ -57,6 +57,45 @@ def test_a_link_that_stays_is_a_link_and_one_that_leads_out_is_what_it_leads_to(
     assert kinds["corpus/file"][0] == kinds["corpus/folder/a/blob"][0] == "f"
 
 
+def arrived(found: Snapshot, folder: Path) -> Path:
+    """The tree as a machine lays it out."""
+    for entry in found.entries:
+        place = folder / entry.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if entry.kind == "l":
+            place.symlink_to(entry.content)
+        else:
+            place.write_bytes(Path(entry.place).read_bytes())
+    return folder / found.entries[0].path.partition("/")[0]
+
+
+def test_a_link_leads_to_the_same_file_there_as_here(corpus: Path, tmp_path: Path) -> None:
+    # What lies around them: of each name there is another file where a link's words alone would lead.
+    for folder in (tmp_path / "models" / "llama", corpus / "sub" / "deep"):
+        folder.mkdir(parents=True)
+    (tmp_path / "models" / "one.txt").write_text("another one")
+    (tmp_path / "models" / "llama" / "config").symlink_to("../one.txt")
+    (tmp_path / "models" / "llama" / "beside").write_text("beside")
+    (tmp_path / "models" / "llama" / "same").symlink_to("beside")
+    (corpus / "sub" / "one.txt").write_text("a third one")
+    (corpus / "out").symlink_to(tmp_path / "models" / "llama")
+    (corpus / "deep").symlink_to(corpus / "sub" / "deep")
+    (corpus / "up").symlink_to("deep/../one.txt")
+    (corpus / "chain").symlink_to("out/config")
+    (corpus / "sub" / "stays").symlink_to("../one.txt")
+    (corpus / "folder").symlink_to("sub")
+    found = taken(corpus)
+    there = arrived(found, tmp_path / "there")
+    names = ("out/config", "out/same", "up", "chain", "sub/stays", "folder/one.txt")
+    assert {name: (there / name).read_text() for name in names} == {name: (corpus / name).read_text() for name in names}
+    assert [one.path for one in found.entries if one.kind == "l"] == ["corpus/folder", "corpus/sub/stays"]
+    # An input that is itself reached through a link is taken as it is called.
+    (tmp_path / "linked").symlink_to("corpus")
+    assert [one.path for one in taken(tmp_path / "linked").entries if one.kind == "l"] == [
+        *("linked/folder", "linked/sub/stays")
+    ]
+
+
 def test_what_cannot_be_sent_is_told_with_its_name(corpus: Path, tmp_path: Path) -> None:
     def why(path: Path) -> str:
         with pytest.raises(UsageError) as caught:
