@@ -24,6 +24,8 @@ else:
 _CHUNK = 1 << 20
 # The sizes of parts that tools send large objects in, the most usual first.
 _PARTS = tuple(size << 20 for size in (8, 16, 5, 10, 32, 50, 64, 100, 128, 256, 512))
+# What the hub's tool leaves beside the files: their hashes and the commit, in a folder of its own.
+_OWN = ".cache"
 _SHA256, _SHA1 = re.compile(r"[0-9a-f]{64}\Z"), re.compile(r"[0-9a-f]{40}\Z")
 
 
@@ -38,6 +40,17 @@ class Looked:
         """For the log: the input's name, how many were hashed, of how many."""
         total = self.record.get("listed", 0)
         return name, self.record.get("hashed", 0), "%d file%s" % (total, "" if total == 1 else "s")
+
+
+def without_leftovers(tool: Tool, place: str) -> None:
+    """Remove what a fetch that was killed at its very end left at `place`: nothing tells what of it belongs there."""
+    if not isinstance(tool, Hf):
+        return
+    if tool.below and os.path.lexists(place):
+        shutil.rmtree(place) if os.path.isdir(place) and not os.path.islink(place) else os.unlink(place)
+    scratch = tool.scratch(place)
+    if os.path.isdir(scratch) and not os.path.isdir(os.path.join(scratch, _OWN)):
+        shutil.rmtree(scratch)
 
 
 def settled(tool: Tool, place: str, listing: Optional[Listing], shop: Workshop) -> Looked:
@@ -119,25 +132,21 @@ def _md5_of(path: str, part: int) -> str:
             count += 1
 
 
-# What the hub's tool leaves beside the files: their hashes and the commit, in a folder of its own.
-
-
 def _hub(tool: Hf, place: str, shop: Workshop) -> Looked:
-    own = os.path.join(place, ".cache")
-    told = dict(_told_by_hub(os.path.join(own, "huggingface", "download")))
-    shutil.rmtree(own, ignore_errors=True)
+    scratch = tool.scratch(place)
+    told = dict(_told_by_hub(os.path.join(scratch, _OWN, "huggingface", "download")))
     commits = sorted({commit for commit, _ in told.values() if commit})
     if len(commits) > 1:
         # What only the older one had cannot be told from the rest.
-        shutil.rmtree(place)
+        shutil.rmtree(scratch)
         raise ToolFailed("its revision moved while it was fetched", passing=True)
-    _only_below(place, tool.below)
+    _only_below(scratch, tool.below)
     faults: List[str] = []
     lines: List[str] = []
     hashed = 0
-    for path in sorted(_files(place)):
+    for name in _fetched(scratch):
         shop.left_s("checking what was fetched")
-        name = os.path.relpath(path, place)
+        path = os.path.join(scratch, name)
         etag = told.get(name, ("", ""))[1]
         same = _has_etag(path, etag)
         if same is False:
@@ -149,7 +158,7 @@ def _hub(tool: Hf, place: str, shop: Workshop) -> Looked:
         raise ToolFailed("there is no file %s in it" % tool.below if tool.below else "it holds no file", "404 (404)")
     record: Dict[str, Any] = {"listed": len(lines), "hashed": hashed, "listing": sha256("".join(lines).encode())}
     if not faults:
-        _raise_up(place, tool.below)
+        _move_up(scratch, tool.below, place)
     return Looked(tuple(faults), dict(record, revision=commits[0] if commits else ""))
 
 
@@ -181,18 +190,22 @@ def _files(folder: str) -> Iterator[str]:
             yield os.path.join(above, name)
 
 
-def _only_below(place: str, below: str) -> None:
+def _fetched(scratch: str) -> List[str]:
+    """The names of all files there but those of the tool itself, sorted."""
+    found = (os.path.relpath(path, scratch) for path in _files(scratch))
+    return sorted(name for name in found if not name.startswith(_OWN + os.sep))
+
+
+def _only_below(scratch: str, below: str) -> None:
     """Without what only began like the path that was asked for."""
-    for path in list(_files(place)) if below else ():
-        name = os.path.relpath(path, place)
+    for name in _fetched(scratch) if below else ():
         if name != below and not name.startswith(below + "/"):
-            os.unlink(path)
+            os.unlink(os.path.join(scratch, name))
 
 
-def _raise_up(place: str, below: str) -> None:
-    """Put the path that was asked for in the place of the whole."""
+def _move_up(scratch: str, below: str, place: str) -> None:
+    """Put what was asked for, of which all is checked, in its place, without what the tool left there."""
+    shutil.rmtree(os.path.join(scratch, _OWN), ignore_errors=True)
     if below:
-        aside = place + ".whole"
-        os.rename(place, aside)
-        os.rename(os.path.join(aside, below), place)
-        shutil.rmtree(aside)
+        os.rename(os.path.join(scratch, below), place)
+        shutil.rmtree(scratch)

@@ -221,7 +221,11 @@ class Hf:
         revision = ["--revision", self._wanted.revision] if self._wanted.revision else []
         # A pattern of the tool: what is special in it stands for itself.
         some = ["--include", re.sub(r"([\[*?])", r"[\1]", self.below) + "*"] if self.below else []
-        return [self._path, "download", self._repository, *kind, *revision, *some, "--local-dir", place]
+        return [self._path, "download", self._repository, *kind, *revision, *some, "--local-dir", self.scratch(place)]
+
+    def scratch(self, place: str) -> str:
+        """The folder that is copied into: of a path below, one beside its place, which it is moved to at the end."""
+        return place + ".whole" if self.below else place
 
     def is_opaque(self, remote: Remote, shop: Workshop) -> bool:
         """Never: its hashes are those of the contents."""

@@ -25,6 +25,7 @@ def fetch(wanted: Fetch, growing: str, shop: Workshop) -> Dict[str, Any]:
     env = {name: value for name, value in shop.env.items() if name not in OF_THE_JOB}
     shop.env = dict(env, **tool.env)
     errand = Errand("input %s" % wanted.input, wanted.address, FETCHERS[wanted.tool].login % "setup", PAUSES_S)
+    fetch_check.without_leftovers(tool, os.path.join(growing, wanted.name))
     listing = tried(errand, shop, lambda: tool.listing(shop))
     if listing is not None:
         words = (wanted.input, counted(len(listing.files), "file"), counted(listing.bytes, "byte"))

@@ -94,7 +94,7 @@ def test_no_command_line_holds_what_is_secret_and_an_address_is_one_word() -> No
     assert rclone().copying("/d", folder)[-2:] == [":s3:bucket/corpus/", "/d"]
     hub = Hf(fetch(scheme="hf", tool="hf", address="hf:datasets/me/set/sub/a[1]", revision="v2"), "/bin/hf")
     kind = ["--repo-type", "dataset", "--revision", "v2", "--include", "sub/a[[]1]*"]
-    assert hub.copying("/d", None) == ["/bin/hf", "download", "me/set", *kind, "--local-dir", "/d"]
+    assert hub.copying("/d", None) == ["/bin/hf", "download", "me/set", *kind, "--local-dir", "/d.whole"]
     assert Hf(fetch(scheme="hf", tool="hf", address="hf:me/model"), "hf").copying("/d", None)[2:] == [
         *("me/model", "--local-dir", "/d")
     ]
@@ -127,6 +127,39 @@ def test_a_repository_of_the_hub_is_checked_by_what_the_tool_leaves_there(
     assert fetching.fetch(below, str(tmp_path / "below"), shop)["listed"] == 1
     assert [path.name for path in (tmp_path / "below" / "data").iterdir()] == ["large.bin"]
     assert "download me/set --repo-type dataset --local-dir" in hub.read_text()
+
+
+@pytest.mark.parametrize(("below", "name"), [("data", "data"), ("data/large.bin", "large.bin")])
+def test_of_a_path_in_a_repository_a_fetch_that_was_killed_at_any_moment_leaves_nothing_in_the_way(
+    tmp_path: Path, shop: Workshop, hub: Path, below: str, name: str
+) -> None:
+    growing, wanted = tmp_path / "growing", fetch(scheme="hf", tool="hf", address=f"hf:me/m/{below}", name=name)
+    scratch = growing / f"{name}.whole"
+
+    def is_right() -> bool:
+        found = fetching.fetch(wanted, str(growing), shop)
+        files = [path for path in growing.rglob("*") if path.is_file()]
+        assert ([path.read_text() for path in files], found["hashed"], found["revision"]) == (["large"], 1, "c0ffee")
+        return True
+
+    growing.mkdir()
+    assert is_right()
+    # Killed after the move: what was asked for is in its place, without what is remembered of it.
+    assert is_right()
+    # Killed before what is beside it was removed.
+    scratch.mkdir()
+    (scratch / "README.md").write_text("small")
+    assert is_right()
+    # Killed just before the move, and the repository has another file of that name since then.
+    (growing / name).rename(growing / "kept")
+    (scratch / below).parent.mkdir(parents=True)
+    (growing / "kept").rename(scratch / below)
+    ((scratch / below / "gone.txt") if below == "data" else scratch / "gone.txt").write_text("of an older revision")
+    assert is_right()
+    # Killed while it was fetched: it goes on.
+    (scratch / ".cache/huggingface/download").mkdir(parents=True)
+    (scratch / ".cache/huggingface/download/half.incomplete").write_text("half")
+    assert is_right()
 
 
 def test_what_changes_while_it_is_fetched_is_listed_and_fetched_again(
