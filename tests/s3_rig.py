@@ -46,9 +46,7 @@ class S3:
     """A server with one bucket, `bucket`; the files lie in `folder`. `close` ends it."""
 
     def __init__(self, top: Path) -> None:
-        program = rclone()
-        if program is None:
-            raise AssertionError("no rclone")
+        self._top = top
         self.folder = top / "served" / "bucket"
         self.folder.mkdir(parents=True)
         with socket.socket() as probe:
@@ -56,16 +54,27 @@ class S3:
             self.port = probe.getsockname()[1]
         self.endpoint = f"http://127.0.0.1:{self.port}"
         self.log = top / "s3.log"
+        self._child = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        program = rclone()
+        if program is None:
+            raise AssertionError("no rclone")
         address = ["--addr", f"127.0.0.1:{self.port}", "--auth-key", f"{KEY},{SECRET}"]
-        with self.log.open("wb") as stream:
-            self._child = subprocess.Popen(
+        with self.log.open("ab") as stream:
+            child = subprocess.Popen(
                 [str(program), "serve", "s3", "--config", "/dev/null", *address, str(self.folder.parent)],
-                env={"PATH": os.environ["PATH"], "HOME": str(top)},
+                env={"PATH": os.environ["PATH"], "HOME": str(self._top)},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
             )
         until(self._answers)
+        return child
+
+    def again(self) -> None:
+        """Answer again at the same address, after `close`."""
+        self._child = self._started()
 
     def corpus(self) -> None:
         """A folder of three files, one of them large."""

@@ -101,8 +101,10 @@ class Aws:
 class Rclone:
     """A target `s3://…` or `rclone:remote:path` with rclone."""
 
-    # It is tried again by us; a line each half minute tells how far it is.
-    WAYS = ("--retries", "1", "--low-level-retries", "5", "--contimeout", "30s", "--timeout", "5m")
+    # It is tried again by us: a server that is gone holds up no single call for minutes.
+    WAYS = ("--retries", "1", "--low-level-retries", "1", "--contimeout", "30s", "--timeout", "5m")
+    # A large file is not begun anew for one packet; a line each half minute tells how far it is.
+    SENDING = ("--low-level-retries", "3", "--transfers", "8")
     TOLD = ("--stats", "30s", "--stats-one-line", "--stats-log-level", "NOTICE")
 
     def __init__(self, upload: Upload, path: str) -> None:
@@ -135,8 +137,8 @@ class Rclone:
 
     def sending(self, folder: str) -> List[str]:
         """`copy`, of everything in the folder."""
-        ways = ["--copy-links", "--ignore-times", "--transfers", "8"]
-        return [self._path, "copy", *ways, *self.WAYS, *self.TOLD, folder, self._remote]
+        ways = ("--copy-links", "--ignore-times", *self.WAYS, *self.SENDING, *self.TOLD)
+        return [self._path, "copy", *ways, folder, self._remote]
 
     def putting(self, path: str, name: str) -> List[str]:
         """`copyto` of one file."""
