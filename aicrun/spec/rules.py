@@ -20,8 +20,9 @@ from aicrun.spec.values import short
 
 COMMAND_CAP_BYTES = 65536
 # The tools of each kind of target, its default first, and how such a target looks.
+# No target may put a key into a command line: user:key@bucket, options of a remote.
 TARGETS = {
-    "s3": (("aws", "rclone"), re.compile(r"s3://[^/\s]+(?:/\S*)?")),
+    "s3": (("aws", "rclone"), re.compile(r"s3://[^/\s:@]+(?:/\S*)?")),
     "rclone": (("rclone",), re.compile(r"rclone:[A-Za-z0-9_$][A-Za-z0-9_.+@${}-]*:\S*")),
     "hf": (("hf",), re.compile(r"hf:[A-Za-z0-9][\w.${}-]*/[\w.${}-]+(?:/\S*)?")),
     "ssh": (("rsync",), re.compile(r"ssh://[A-Za-z0-9_][^/\s]*/\S*")),
@@ -166,6 +167,11 @@ def _tool(root: Node, scheme: str, tools: tuple[str, ...]) -> Iterator[Finding]:
         if option is not None and scheme != "s3":
             message = f'"{key}" belongs to s3:// targets'
             yield Finding("AIC-E127", message, range_of(option), (*above, key), helps=("remove the line",))
+    endpoint = root.at(*above, "endpoint")
+    if endpoint is not None and endpoint.text and "@" in endpoint.text.partition("//")[2].partition("/")[0]:
+        helps = ("secrets: [{AWS_ACCESS_KEY_ID: {for: upload}}, {AWS_SECRET_ACCESS_KEY: {for: upload}}]",)
+        message = '"endpoint" carries an account, which any process list would show'
+        yield Finding("AIC-E127", message, range_of(endpoint), (*above, "endpoint"), helps=helps)
 
 
 def _patterns(root: Node) -> Iterator[Finding]:
