@@ -61,20 +61,19 @@ def settled(tool: Tool, place: str, listing: Optional[Listing], shop: Workshop) 
         raise ToolFailed("it is not known what should be there")
     _without_others(place, listing)
     faults: List[str] = []
-    hashed, is_opaque = 0, False
+    hashed = 0
     for one in listing.files:
         shop.left_s("checking what was fetched")
         path = at(place, one)
         if not os.path.isfile(path) or os.stat(path).st_size != one.size:
             faults.append(one.path or os.path.basename(place))
             continue
-        same = has_md5(path, one) if one.md5 and not is_opaque else None
-        if same is False:
-            is_opaque = tool.is_opaque(one, shop)
-            if not is_opaque:
-                # It would not be fetched again as long as its size is right.
-                os.unlink(path)
-                faults.append(one.path or os.path.basename(place))
+        same = has_md5(path, one) if one.md5 else None
+        # Each is asked about by itself: one that is encrypted says nothing of the next.
+        if same is False and not tool.is_opaque(one, shop):
+            # It would not be fetched again as long as its size is right.
+            os.unlink(path)
+            faults.append(one.path or os.path.basename(place))
         hashed += same is True
     listed = "".join("%s\t%d\t%s\n" % one for one in listing.files)
     digest = sha256(listed.encode("utf-8", "surrogateescape"))

@@ -48,10 +48,10 @@ def shop(tmp_path: Path) -> Workshop:
 
 
 class Encrypted(Rclone):
-    """A server that encrypts: what stands for an MD5 is none."""
+    """A server that encrypts some: what stands for their MD5 is none."""
 
     def is_opaque(self, remote: Remote, shop: Workshop) -> bool:
-        return True
+        return remote.path.startswith("plain")
 
 
 def rclone(kind: type[Rclone] = Rclone) -> Rclone:
@@ -83,6 +83,15 @@ def test_what_was_fetched_is_compared_by_size_and_by_every_hash_that_is_known(tm
     assert not (place / "plain.txt").exists()
     (place / "a" / "parts.bin").write_bytes(parts[:-1])
     assert fetch_check.settled(rclone(), str(place), listing, shop).faults == ("a/parts.bin", "plain.txt")
+
+
+def test_one_object_that_is_encrypted_leaves_the_others_to_be_checked(tmp_path: Path, shop: Workshop) -> None:
+    md5 = hashlib.md5(b"12345").hexdigest()
+    listing = Listing(tuple(Remote(name, 5, md5) for name in ("plain", "second", "third")))
+    for name, held in (("plain", "xxxxx"), ("second", "xxxxx"), ("third", "12345")):
+        (tmp_path / name).write_text(held)
+    looked = fetch_check.settled(rclone(Encrypted), str(tmp_path), listing, shop)
+    assert (looked.faults, looked.record["hashed"]) == (("second",), 1)
 
 
 def test_no_command_line_holds_what_is_secret_and_an_address_is_one_word() -> None:
