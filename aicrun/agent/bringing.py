@@ -4,6 +4,7 @@ Only `envs.py` calls it, inside a setup step. What is half brought has another n
 read by all jobs of the account, so that its files are made read-only, and nothing of it is ever removed.
 """
 
+import errno
 import os
 import stat
 import time
@@ -70,6 +71,7 @@ def _bring(home: Home, fetch: Fetch, shop: Workshop) -> bool:
     if brought.is_ready(fetch):
         shop.say("input %s is here: %s" % (fetch.input, fetch.folder))
         return False
+    growing = brought.growing(fetch, home.host_id)
     handle = _lock(os.path.join(top, ".%s.lock" % fetch.key), fetch, shop)
     try:
         if brought.is_ready(fetch):
@@ -78,18 +80,18 @@ def _bring(home: Home, fetch: Fetch, shop: Workshop) -> bool:
         if os.path.lexists(fetch.folder):
             told = "input %s: %s is in the way, and is not whole: remove it with rm -r, and apply again"
             raise SetupFailed(told % (fetch.input, fetch.folder))
-        if os.path.lexists(brought.growing(fetch)):
-            check_owner(fetch, brought.growing(fetch))
+        if os.path.lexists(growing):
+            check_owner(fetch, growing)
         shop.held = (handle,)
-        _brought_now(home, fetch, shop)
+        return _brought_now(home, fetch, growing, shop)
     finally:
         shop.held = ()
         os.close(handle)
-    return True
 
 
-def _brought_now(home: Home, fetch: Fetch, shop: Workshop) -> None:
-    began, growing = time.monotonic(), brought.growing(fetch)
+def _brought_now(home: Home, fetch: Fetch, growing: str, shop: Workshop) -> bool:
+    """False when another host, whose locks this one does not see, was first."""
+    began = time.monotonic()
     mark: Dict[str, Any] = {"schema": SCHEMA, "key": fetch.key, "from": fetch.address, "scheme": fetch.scheme}
     try:
         mark.update(
@@ -98,7 +100,7 @@ def _brought_now(home: Home, fetch: Fetch, shop: Workshop) -> None:
         hooks.reached("input.brought")
         files, size = _made_read_only(growing)
         mark.update(files=files, bytes=size, at=time.time(), took_s=round(time.monotonic() - began, 3))
-        _finish(fetch, growing, mark)
+        is_new = _finish(fetch, growing, mark)
     except (OSError, NoRoom) as error:
         if isinstance(error, OSError) and error.errno not in install_faults.NO_ROOM:
             raise
@@ -106,7 +108,11 @@ def _brought_now(home: Home, fetch: Fetch, shop: Workshop) -> None:
         # What of it lies there takes the room that is wanted.
         shutil.rmtree(growing, ignore_errors=True)
         raise told from error
-    shop.say("input %s is brought: %s" % (fetch.input, fetch.folder))
+    if is_new:
+        shop.say("input %s is brought: %s" % (fetch.input, fetch.folder))
+    else:
+        shop.say("another host has brought input %s meanwhile: %s" % (fetch.input, fetch.folder))
+    return is_new
 
 
 def _laid_out(home: Home, fetch: Fetch, growing: str) -> Dict[str, Any]:
@@ -133,14 +139,22 @@ def _fetched(fetch: Fetch, growing: str, shop: Workshop) -> Dict[str, Any]:
     return found
 
 
-def _finish(fetch: Fetch, growing: str, mark: Dict[str, Any]) -> None:
+def _finish(fetch: Fetch, growing: str, mark: Dict[str, Any]) -> bool:
+    """Make it the input, which is there at once and whole; False when it is there already, from another host."""
     place = os.path.join(growing, brought.MARK)
     with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as stream:
         stream.write(dump(mark))
     _sync(growing)
     hooks.reached("input.marked")
-    os.rename(growing, fetch.folder)
+    try:
+        os.rename(growing, fetch.folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not brought.is_ready(fetch):
+            raise
+        shutil.rmtree(growing, ignore_errors=True)
+        return False
     _sync(os.path.dirname(fetch.folder))
+    return True
 
 
 def _made_read_only(growing: str) -> Tuple[int, int]:

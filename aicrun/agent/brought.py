@@ -41,14 +41,14 @@ def is_ready(fetch: Fetch) -> bool:
     return bool(known(fetch.folder, fetch.key))
 
 
-def has_begun(fetch: Fetch) -> bool:
-    """True when it is here, or partly: then what it needs of the disk is not all of it any more."""
-    return is_ready(fetch) or os.path.isdir(growing(fetch))
+def has_begun(fetch: Fetch, host_id: str) -> bool:
+    """True when it is here, or partly from this host: then what it needs of the disk is not all of it any more."""
+    return is_ready(fetch) or os.path.isdir(growing(fetch, host_id))
 
 
-def growing(fetch: Fetch) -> str:
-    """The folder that becomes the input's once it is whole."""
-    return fetch.folder + ".part"
+def growing(fetch: Fetch, host_id: str) -> str:
+    """The folder that becomes the input's once it is whole; each host that shares the volume has one of its own."""
+    return "%s.%s.part" % (fetch.folder, host_id)
 
 
 def ready(top: str, keys: Any) -> List[InputReady]:

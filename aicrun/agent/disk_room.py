@@ -13,7 +13,7 @@ from aicrun.wire.room import Room
 LEAST_BYTES, LEAST_FILES = MIB, 16
 
 
-def check(request: JobRequest) -> None:
+def check(request: JobRequest, host_id: str) -> None:
     """Raises `Refused` (disk_full) when a file system has less than the sum of what the job will write on it."""
     if not request.room:
         return
@@ -21,7 +21,7 @@ def check(request: JobRequest) -> None:
     from aicrun.agent.build import is_complete
 
     # What another job has brought since the plan, or is bringing now, has its room already.
-    begun = {"input %s" % one.input for one in request.fetches if brought.has_begun(one)}
+    begun = {"input %s" % one.input for one in request.fetches if brought.has_begun(one, host_id)}
     due = [one for one in request.room if not (one.env and is_complete(os.path.join(one.path, one.env), one.env))]
     due = [one for one in due if one.what not in begun]
     for rooms in _by_volume(due):

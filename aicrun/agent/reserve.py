@@ -68,7 +68,7 @@ def reserve(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
             return _told("busy", in_the_way, in_the_way.decision)
         _check_drain(request)
         _check_room(home, request)
-        disk_room.check(request)
+        disk_room.check(request, home.host_id)
         try:
             _make(home, request, secrets, diff)
         except OSError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from aicrun.agent import bringing, brought, fetch_check, fetching, tool_tries
 from aicrun.agent.build import DiskFull, SetupFailed, Workshop
 from aicrun.agent.fetch_run import ToolFailed
 from aicrun.agent.fetch_tools import Aws, Hf, Listing, Rclone, Remote
-from aicrun.wire.jobs import Fetch
+from aicrun.agent.home import Home
+from aicrun.wire.jobs import Fetch, JobRequest
 from aicrun.wire.tools import FETCHERS
 
 MIB = 1 << 20
@@ -169,6 +171,30 @@ def test_of_a_path_in_a_repository_a_fetch_that_was_killed_at_any_moment_leaves_
     (scratch / ".cache/huggingface/download").mkdir(parents=True)
     (scratch / ".cache/huggingface/download/half.incomplete").write_text("half")
     assert is_right()
+
+
+def test_hosts_that_share_a_volume_and_see_no_lock_of_each_other_bring_one_input(
+    tmp_path: Path, shop: Workshop, hub: Path, home: Home, job: Callable[..., JobRequest]
+) -> None:
+    key = "0" * 16
+    inputs = tmp_path / "nfs" / brought.BELOW
+    ready = inputs / key
+    wanted = fetch(scheme="hf", tool="hf", address="hf:me/model", folder=str(ready))
+    other = Path(brought.growing(wanted, "b" * 32))
+    other.mkdir(parents=True)
+    (other / "half").write_text("of the other host")
+    # While this host fetches, the other one is done.
+    other_is_done = f"mkdir {ready}; cp {tmp_path}/mark {ready}/{brought.MARK}"
+    (tmp_path / "mark").write_text(f'{{"schema": 1, "key": "{key}", "files": 7, "bytes": 1, "scheme": "hf"}}')
+    (tmp_path / "bin" / "hf").write_text(STAND_IN + other_is_done)
+    found = bringing.bring_all(home, job(fetches=(wanted,)), shop.env)["corpus"]
+    assert (found["new"], found["files"]) == (False, 7)
+    assert sorted(path.name for path in inputs.iterdir() if not path.name.startswith(".")) == [key, other.name]
+    assert (other / "half").exists()
+    # What is in the way and is no input stays an error.
+    (ready / brought.MARK).write_text("{}")
+    with pytest.raises(SetupFailed, match="is in the way, and is not whole"):
+        bringing.bring_all(home, job(fetches=(wanted,)), shop.env)
 
 
 def test_what_changes_while_it_is_fetched_is_listed_and_fetched_again(
