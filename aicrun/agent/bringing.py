@@ -27,9 +27,10 @@ else:
 
 
 def bring_all(home: Home, request: JobRequest, env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
-    """Bring every input of the job, one after the other; what is known of each, by name. Raises `SetupFailed`."""
+    """Bring every input of the job, what a client sent first; what is known of each, by name. Raises `SetupFailed`."""
     found = {}
-    for fetch in request.fetches:
+    # The store keeps what was sent for a while only, and a fetch may take hours.
+    for fetch in sorted(request.fetches, key=lambda one: one.scheme != brought.LOCAL):
         shop = Workshop(env, fetch.timeout_s, "inputs.%s.timeout" % fetch.input)
         try:
             is_new = _bring(home, fetch, shop)

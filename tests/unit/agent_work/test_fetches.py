@@ -16,7 +16,7 @@ from aicrun.agent.build import DiskFull, SetupFailed, Workshop
 from aicrun.agent.fetch_run import ToolFailed
 from aicrun.agent.fetch_tools import Aws, Hf, Listing, Rclone, Remote
 from aicrun.agent.home import Home
-from aicrun.wire.jobs import Fetch, JobRequest
+from aicrun.wire.jobs import Fetch, JobRequest, Source
 from aicrun.wire.tools import FETCHERS
 
 MIB = 1 << 20
@@ -195,6 +195,20 @@ def test_hosts_that_share_a_volume_and_see_no_lock_of_each_other_bring_one_input
     (ready / brought.MARK).write_text("{}")
     with pytest.raises(SetupFailed, match="is in the way, and is not whole"):
         bringing.bring_all(home, job(fetches=(wanted,)), shop.env)
+
+
+def test_what_this_client_sent_is_laid_out_before_anything_is_fetched(
+    tmp_path: Path, shop: Workshop, home: Home, job: Callable[..., JobRequest], push: Callable[..., Source]
+) -> None:
+    inputs = tmp_path / brought.BELOW
+    tree = push({"weights/a.bin": b"a"}).tree
+    sent = {"scheme": "local", "address": "weights", "name": "weights", "tree": tree}
+    local = fetch(input="weights", key="1" * 16, folder=f"{inputs}/{'1' * 16}", **sent)
+    # The fetch comes first in the spec; it may take hours, or fail, as here.
+    far = fetch(scheme="hf", tool="hf", address="hf:me/model", folder=f"{inputs}/{'0' * 16}")
+    with pytest.raises(SetupFailed, match="there is no hf on this host"):
+        bringing.bring_all(home, job(fetches=(far, local)), shop.env)
+    assert (inputs / ("1" * 16) / "weights/a.bin").read_bytes() == b"a"
 
 
 def test_what_changes_while_it_is_fetched_is_listed_and_fetched_again(
