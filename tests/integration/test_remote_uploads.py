@@ -75,7 +75,7 @@ def arrived(project: Project, folder: Path) -> None:
 @pytest.mark.parametrize("tool", ["rclone", pytest.param("aws", marks=needs_aws)])
 def test_checkpoints_go_to_s3_and_are_listed_and_compared(person: Project, there: S3, tool: str) -> None:
     write(person, f"to: s3://bucket/runs/, with: {tool}, endpoint: '{there.endpoint}'")
-    done = person.apply("--follow")
+    done = person.run("apply", "run.yaml", "--yes", "--follow", timeout_s=300)
     assert done.returncode == 0, flat(done) + log(person, "setup") + log(person, "upload")
     job = person.job()
     assert job["status"] == "succeeded" and job["job"]["upload"]["verified"] and job["job"]["upload"]["files"] == 9
@@ -95,7 +95,7 @@ def test_checkpoints_go_to_a_remote_of_the_accounts_own_rclone(person: Project, 
     config.mkdir(parents=True)
     (config / "rclone.conf").write_text(f"[box]\ntype = alias\nremote = {there.folder}\n")
     write(person, "to: 'rclone:box:kept', layout: exact", more="")
-    done = person.apply("--follow")
+    done = person.run("apply", "run.yaml", "--yes", "--follow", timeout_s=300)
     assert done.returncode == 0, flat(done) + log(person, "setup") + log(person, "upload")
     arrived(person, there.folder / "kept")
 
@@ -103,7 +103,7 @@ def test_checkpoints_go_to_a_remote_of_the_accounts_own_rclone(person: Project, 
 def test_wrong_keys_and_a_missing_bucket_are_told_before_anything_trains(person: Project, there: S3) -> None:
     person.person.env.update(AWS_ACCESS_KEY_ID="another-key-0001")
     write(person, f"to: s3://bucket/runs/, with: rclone, endpoint: '{there.endpoint}'")
-    assert person.apply("--follow").returncode == 10
+    assert person.run("apply", "run.yaml", "--yes", "--follow", timeout_s=300).returncode == 10
     last = log(person, "setup").splitlines()[-1]
     assert "aicrun: setup failed: the upload target s3://bucket/runs/" in last, last
     assert "secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: upload" in last and "trying again" not in log(
@@ -111,7 +111,7 @@ def test_wrong_keys_and_a_missing_bucket_are_told_before_anything_trains(person:
     ), last
     person.person.env.update(AWS_ACCESS_KEY_ID=KEY)
     write(person, f"to: s3://another/runs/, with: rclone, endpoint: '{there.endpoint}'")
-    assert person.apply("--follow", "--again").returncode == 10
+    assert person.run("apply", "run.yaml", "--yes", "--follow", "--again", timeout_s=300).returncode == 10
     last = log(person, "setup").splitlines()[-1]
     assert "NoSuchBucket" in last and "look at the address s3://another/runs/" in last, last
     assert person.job()["reason"] == "setup_failed" and person.starts() == []
