@@ -85,6 +85,7 @@ def disk(path: str, home_folder: str) -> Optional[Disk]:
         volume=volume(entry.st_dev, kind, source),
         owner=owner,
         owner_home=owner_home,
+        place=place,
     )
 
 

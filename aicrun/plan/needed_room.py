@@ -91,13 +91,23 @@ def volumes_needed(wanted: Wanted, machine: Machine, reading: HostReading) -> tu
     """Each file system that a start writes to, once, however many folders of it; one that was not read is left out."""
     found: dict[str, list[tuple[Room, Disk]]] = {}
     for room in needed_room(wanted, machine, reading):
-        # What is ours lies in folders of one folder, which was asked about.
-        disk = disk_of(reading, room.path) or disk_of(reading, posixpath.dirname(room.path))
+        disk = _disk_below(reading, room.path)
         if disk is not None:
             found.setdefault(disk.volume or room.path, []).append((room, disk))
     return tuple(
         Volume(tuple(room for room, _ in pairs), _fullest(disk for _, disk in pairs)) for pairs in found.values()
     )
+
+
+def there(reading: HostReading, path: str) -> str:
+    """The folder `path` of a volume that is needed, or the nearest one above it that is known to be there."""
+    disk = _disk_below(reading, path)
+    return disk.place if disk is not None and disk.place else path
+
+
+def _disk_below(reading: HostReading, path: str) -> Disk | None:
+    # What is ours lies in folders of one folder, which was asked about.
+    return disk_of(reading, path) or disk_of(reading, posixpath.dirname(path))
 
 
 def _fullest(disks: Iterable[Disk]) -> Disk:

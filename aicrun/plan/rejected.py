@@ -14,7 +14,7 @@ from aicrun.plan.commands import of_run, typed
 from aicrun.plan.known import NOT_ASKED, Known
 from aicrun.plan.model import CardOn, Fleet, Refusal, RunPlan, Verdict, Wanted, Way
 from aicrun.plan.nearest import WAITABLE, largest_room, miss
-from aicrun.plan.needed_room import volumes_needed
+from aicrun.plan.needed_room import there, volumes_needed
 from aicrun.plan.refusals import NOTHING_FITS
 from aicrun.plan.steps import asks, measured
 from aicrun.spec.model import CardDemand
@@ -116,7 +116,9 @@ def _of_room(wanted: Wanted, verdicts: tuple[Verdict, ...], known: Known) -> Ite
     if any(room.path == reading.jobs_root for room in full.rooms):
         yield Way("what can go of ours", f"{of_run('gc', names[0])} --dry-run")
     flag = "--inodes" if full.rejections[0].token != "disk" else "-h"
-    yield Way("what lies there", f"aicrun exec {names[0]} -- du -xd1 {flag} {shlex.quote(full.folders[0])}")
+    # A folder that is still to be made holds nothing: what fills its volume lies in one above.
+    place = shlex.quote(there(reading, full.folders[0]))
+    yield Way("what lies there", f"aicrun exec {names[0]} -- du -xd1 {flag} {place}")
 
 
 def _tokens(verdict: Verdict) -> set[str]:

@@ -99,7 +99,8 @@ class Disk:
 
     `total_inodes` is 0 where the file system counts none; `free_inodes` says nothing then. `volume` is the same for
     all paths on one file system, empty where that cannot be told. `owner` and `owner_home` are there for an agent of
-    root where the folder belongs to another account.
+    root where the folder belongs to another account. `place` is the folder that was looked at, absolute: it is there;
+    empty from an agent of before.
     """
 
     path: str
@@ -113,6 +114,7 @@ class Disk:
     volume: str = ""
     owner: str = ""
     owner_home: str = ""
+    place: str = ""
 
 
 @lean.dataclass(frozen=True)

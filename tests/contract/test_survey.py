@@ -22,6 +22,8 @@ def test_a_survey_tells_the_host(backend: AgentBackend, account: Account) -> Non
         ("/", True),
         (found.state_root, True),
     ]
+    # What is not there was read at the nearest folder above it.
+    assert [disk.place for disk in found.disks] == [str(account.home), "/", found.state_root]
     home, state = os.stat(account.home), os.statvfs(account.home)
     assert (found.disks[0].volume, found.disks[0].total_inodes) == (f"{home.st_dev:x}", state.f_files)
     assert found.disks[0].volume == found.disks[2].volume

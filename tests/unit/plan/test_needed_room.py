@@ -64,6 +64,9 @@ def test_the_next_step_is_a_command_that_finds_the_room() -> None:
     ]
     other = planned(big_tree(2), on("9", "~/aic-jobs", 1), on("8", STATE))
     assert other.ways[0].command == "aicrun exec lab -- du -xd1 -h /home/ana/aic-jobs"
+    # Of a folder that is not there yet, the nearest one above it.
+    new = planned(big_tree(2, workspace="/srv/new/jobs"), on("9", "/srv/new/jobs", 1, place="/srv"), on("8", STATE))
+    assert new.ways[0].command == "aicrun exec lab -- du -xd1 -h /srv"
     few = planned(big_tree(0.1), on("9", "~/aic-jobs", free_inodes=9), on("8", STATE))
     assert few.ways[0].command == "aicrun exec lab -- du -xd1 --inodes /home/ana/aic-jobs"
 
