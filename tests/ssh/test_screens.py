@@ -203,6 +203,8 @@ def test_a_shell_of_a_run_in_a_terminal_and_a_port_of_it_here(desk: Desk) -> Non
     shell.type("echo LR=$LR; stty size\n")
     shell.shows("LR=1e-4")
     shell.shows("24 80")
+    # A terminal forgets what was on its way to the screen when Ctrl-C comes: the prompt is to be there before.
+    shell.shows("(quick) ")
     shell.type(CTRL_C)
     shell.shows("(quick) ")
     # ssh itself has that port here. Both sides are one machine, so that a connection through it would meet itself.
