@@ -22,7 +22,6 @@ from aicrun.agent import (
     later,
     launch,
     programs,
-    resuming,
     spawn,
     stall,
     step_run,
@@ -335,7 +334,11 @@ class Keeper:
             if step == "command":
                 # It may have stood in line for a day: a disk that filled meanwhile is told before anything is lost.
                 disk_room.check_full((program.cwd, request.checkpoints))
-                program = resuming.with_start(self._home, request, program)
+                if request.resume is not None:
+                    # Imported here: few runs resume, and every start waits for what its keeper loads.
+                    from aicrun.agent import resuming
+
+                    program = resuming.with_start(self._home, request, program)
                 self._show_environment(program.env)
             return step_run.run_step(order, program, self._wishes)
         except Refused as error:
