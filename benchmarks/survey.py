@@ -184,10 +184,12 @@ def peaks_mib(fleet: Fleet, argv: tuple[str, ...]) -> tuple[float, float]:
 
 def _with_children(root: int) -> Iterator[int]:
     yield root
-    for task in Path(f"/proc/{root}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for word in task.read_text().split():
-                yield from _with_children(int(word))
+    # It may end at any moment.
+    with contextlib.suppress(OSError):
+        for task in list(Path(f"/proc/{root}/task").glob("*/children")):
+            with contextlib.suppress(OSError):
+                for word in task.read_text().split():
+                    yield from _with_children(int(word))
 
 
 def _is_same(pid: int, parent: int) -> bool:
