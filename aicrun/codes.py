@@ -83,6 +83,10 @@ AIC-E024 no such checkpoint
 AIC-E025 the checkpoint is not whole
   A file of it is missing, shorter than its header says, or was written to within the last minute.
   | aicrun checkpoints sft-run
+AIC-E026 a secret's value cannot be one
+  A value is hidden in every log, which a text of fewer than 8 characters cannot be: it would turn up everywhere. Nor
+  can one with a NUL character, or of over 32 KiB. Nothing was sent; the message names the secret, never its value.
+  | read -rs HF_TOKEN && export HF_TOKEN
 AIC-E019 machines.yaml cannot be changed by a command
   It is laid out in a way that a small change would not keep: a list in brackets, say. Nothing was written.
   | aicrun explain machines

@@ -15,7 +15,8 @@ import time
 from typing import Any, List, NamedTuple, Tuple
 
 from aicrun.agent.log_files import Caps, LogWriter
-from aicrun.agent.redact import LEAST_CHARACTERS, Passed, Redactor
+from aicrun.agent.redact import Passed, Redactor
+from aicrun.wire.secrets import LEAST_CHARACTERS
 
 CHUNK_BYTES = 256 * 1024
 PIPE_BYTES = 1024 * 1024

@@ -9,9 +9,10 @@ import json
 import re
 from typing import Iterable, List, NamedTuple, Tuple, Union
 
+from aicrun.wire.secrets import LEAST_CHARACTERS
+
 Raw = Union[bytes, memoryview]
 
-LEAST_CHARACTERS = 8
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 # The last one can be in no value: a variable of an environment has none.
 _MARKS = b"*#=~@|^%\0"

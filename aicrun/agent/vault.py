@@ -11,13 +11,10 @@ from typing import Any, Dict, Tuple
 
 from aicrun.agent.home import listed
 from aicrun.agent.records import read_record, write_record
-from aicrun.agent.redact import LEAST_CHARACTERS
 from aicrun.agent.refused import Refused
-from aicrun.wire import lean, names
+from aicrun.wire import lean, names, secrets
 from aicrun.wire.jobs import SCHEMA, STEPS
 
-# A variable of an environment may have 128 KiB with its name; the largest tokens in use, keys and accounts, have 4.
-MOST_BYTES = 32 * 1024
 SECRETS_MOST = 64
 HIDDEN = "***"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -92,7 +89,7 @@ def _secret(name: str, given: Any) -> Secret:
         value = _in_file(name, wanted["file"])
     if not isinstance(value, str) or not isinstance(step, str) or step not in ("", *STEPS):
         raise Refused("invalid_request", "secrets.%s: a text, or value and for" % name, {"field": "secrets"})
-    why = _fault(value)
+    why = secrets.fault(value)
     if why:
         raise Refused("secret_refused", "the secret %s %s" % (name, why), {"secret": name})
     return Secret(name, value, step)
@@ -107,20 +104,8 @@ def _in_file(name: str, path: str) -> str:
         with os.fdopen(handle, "rb") as stream:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise OSError(errno.EINVAL, "it is no file")
-            return stream.read(MOST_BYTES + 2).decode("utf-8").rstrip("\r\n")
+            return stream.read(secrets.MOST_BYTES + 2).decode("utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else "it is no UTF-8 text"
         message = "the secret %s cannot be read from %s: %s" % (name, place, why)
         raise Refused("secret_refused", message, {"secret": name, "file": place}) from error
-
-
-def _fault(value: str) -> str:
-    if len(value) < LEAST_CHARACTERS:
-        return "has fewer than %d characters: so short a value cannot be hidden in a log" % LEAST_CHARACTERS
-    if "\0" in value:
-        return "holds a NUL character: no variable can"
-    try:
-        size = len(os.fsencode(value))
-    except UnicodeEncodeError:
-        return "holds a character that no variable can"
-    return "has more than %d bytes" % MOST_BYTES if size > MOST_BYTES else ""

@@ -12,6 +12,7 @@ from typing import Any
 
 from aicrun.errors import UsageError, Way
 from aicrun.plan.secret_sources import SecretSource
+from aicrun.wire import secrets
 
 # A password store may ask its owner for a passphrase first.
 _COMMAND_S = 120
@@ -29,13 +30,17 @@ class SecretValues:
         return tuple(one.name for one in sources if one.is_from_environment and not self.environment.get(one.name))
 
     def check(self, run: str, sources: Iterable[SecretSource]) -> None:
-        """Raises `UsageError` (AIC-E022), which names every secret that is not set."""
+        """Raises `UsageError` for what the environment has not (AIC-E022), or has and cannot be hidden (AIC-E026)."""
+        sources = tuple(sources)
         unset = self.unset(sources)
         if unset:
             names = ", ".join(unset)
             message = f"{run} needs {names}, which {'is' if len(unset) == 1 else 'are'} not set in your environment"
             ways = (Way("set it, unseen and in no history", f"read -rs {unset[0]} && export {unset[0]}"),)
             raise UsageError("AIC-E022", message, ways=ways)
+        for one in sources:
+            if one.is_from_environment:
+                _check(run, one, self.environment[one.name], f"read -rs {one.name} && export {one.name}")
 
     def given(self, run: str, sources: tuple[SecretSource, ...]) -> dict[str, Any]:
         """What goes to the machine: {NAME: {value | file, for}}. Raises as `check` does; AIC-E023 for a command."""
@@ -48,8 +53,18 @@ class SecretValues:
         if not one.command:
             return {"value": self.environment[one.name]}
         if one.command not in self._printed:
-            self._printed[one.command] = _printed_by(run, one)
+            value = _printed_by(run, one)
+            _check(run, one, value, one.command)
+            self._printed[one.command] = value
         return {"value": self._printed[one.command]}
+
+
+def _check(run: str, one: SecretSource, value: str, again: str) -> None:
+    """Raises `UsageError` (AIC-E026) for a value that no machine would take; `again` is the command that gives one."""
+    fault = secrets.fault(value)
+    if fault:
+        message = f"{run}: the secret {one.name} {fault}; nothing was started"
+        raise UsageError("AIC-E026", message, ways=(Way("give it another value", again),))
 
 
 def _printed_by(run: str, one: SecretSource) -> str:

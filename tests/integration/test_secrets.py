@@ -43,6 +43,16 @@ def test_a_missing_value_is_told_before_anybody_is_asked_and_nothing_is_done(pro
     assert project.json("list")["jobs"] == []
 
 
+def test_a_value_that_cannot_be_hidden_is_told_before_anything_is_sent(project: Project) -> None:
+    project.write(more="secrets: [SHORT_TOKEN]\n")
+    project.person.env["SHORT_TOKEN"] = "seven77"
+    done = project.apply()
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 3 and "error[AIC-E026]: quick: the secret SHORT_TOKEN has fewer than 8 characters" in said
+    assert "read -rs SHORT_TOKEN && export SHORT_TOKEN" in said and "seven77" not in said
+    assert not (project.person.home / "aic-jobs").exists()
+
+
 @pytest.mark.parametrize(
     ("source", "code", "words"),
     [
@@ -50,7 +60,7 @@ def test_a_missing_value_is_told_before_anybody_is_asked_and_nothing_is_done(pro
         ("{file: '~/folder'}", 7, "the secret KEY cannot be read from {home}/folder: Is a directory"),
         ("{command: 'printf plan%s ted; exit 4'}", 3, "the command for the secret KEY ended with code 4"),
         ("{command: 'true'}", 3, "the command for the secret KEY printed nothing"),
-        ("{command: 'echo short'}", 7, "fewer than 8 characters"),
+        ("{command: 'echo short'}", 3, "fewer than 8 characters"),
     ],
 )
 def test_a_value_that_cannot_be_had_starts_nothing(project: Project, source: str, code: int, words: str) -> None:

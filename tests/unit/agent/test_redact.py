@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aicrun.agent.redact import LEAST_CHARACTERS, Redactor
+from aicrun.agent.redact import Redactor
+from aicrun.wire.secrets import LEAST_CHARACTERS
 
 # A small alphabet, so that values begin within one another and marks could look like values.
 PIECES = st.text(alphabet="ab*%", min_size=LEAST_CHARACTERS, max_size=14)
