@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 from aicrun.agent import later
 from aicrun.agent.build import Workshop
 from aicrun.agent.fetch_run import ToolFailed
-from aicrun.agent.fetch_tools import Hf, Listing, Remote, Tool, at
+from aicrun.agent.fetch_tools import Hf, Listing, Tool, at
+from aicrun.agent.transfer_tools import Remote
 from aicrun.wire import lean
 from aicrun.wire.hashes import sha256
 

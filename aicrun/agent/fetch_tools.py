@@ -4,27 +4,18 @@ by itself, and no command line holds what is secret.
 `hf` follows the tool's own help and was never tried against the service.
 """
 
-import json
 import os
 import re
-from typing import Dict, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Dict, List, Optional, Protocol, Tuple
 
 from aicrun.agent.build import SetupFailed, Workshop
-from aicrun.agent.fetch_run import ToolFailed, run
+from aicrun.agent.fetch_run import ToolFailed
+from aicrun.agent.transfer_tools import AwsCli, RcloneCli, Remote
 from aicrun.wire import lean
 from aicrun.wire.jobs import Fetch
 
 # So many files are told one by one in the log.
 TOLD_FILES = 10000
-_MD5 = re.compile(r"[0-9a-f]{32}(?:-\d+)?\Z")
-
-
-class Remote(NamedTuple):
-    """One file at its place: `path` below what is fetched; its MD5, or that of its parts (`…-N`), where it is known."""
-
-    path: str
-    size: int
-    md5: str = ""
 
 
 @lean.dataclass(frozen=True)
@@ -81,60 +72,36 @@ class Aws:
 
     def __init__(self, wanted: Fetch, path: str) -> None:
         self._wanted = wanted
-        self._path = path
-        self._bucket, _, self._key = wanted.address[len("s3://") :].partition("/")
-        # It must not ask anything, nor page what it prints.
-        self.env = {"AWS_PAGER": "", "AWS_CLI_AUTO_PROMPT": "off"}
+        bucket, _, self._key = wanted.address[len("s3://") :].partition("/")
+        self._cli = AwsCli(path, bucket, wanted.endpoint, wanted.profile)
+        self.env = self._cli.env
 
     def listing(self, shop: Workshop) -> Listing:
         """All below the key as a folder, else the object of that key."""
         prefix = self._prefix()
-        query = "Contents[].[Size,ETag,Key]"
-        argv = self._api("list-objects-v2", "--prefix", prefix, "--output", "text", "--query", query)
         doing = "asking for the files of input %s" % self._wanted.input
-        files = [one for one in self._rows(run(argv, shop, doing, captures=True), len(prefix)) if one.path]
+        files = self._cli.objects(prefix, shop, doing)
+        odd = next((one.path for one in files if "\n" in one.path), None)
+        if odd is not None:
+            # A log tells each file by a line of its own.
+            raise SetupFailed("input %s: a name holds a line end: %r" % (self._wanted.input, odd[:200]))
         if files or prefix == self._key:
             return _checked(self._wanted, files)
-        query = "[ContentLength,ETag]"
-        argv = self._api("head-object", "--key", self._key, "--output", "text", "--query", query)
-        row = run(argv, shop, doing, captures=True).decode("utf-8", "surrogateescape").split()
-        return Listing((Remote("", int(row[0]), md5_of(row[1])),), is_file=True)
+        return Listing((self._cli.object(self._key, shop, doing),), is_file=True)
 
     def copying(self, place: str, listing: Optional[Listing]) -> List[str]:
         """`s3 cp` for an object, `s3 sync`, which leaves alone what is there, for a folder."""
         is_file = listing is not None and listing.is_file
         told = "--no-progress" if listing is not None and len(listing.files) <= TOLD_FILES else "--only-show-errors"
-        address = "s3://%s/%s" % (self._bucket, self._key if is_file else self._prefix())
-        return [self._path, "s3", "cp" if is_file else "sync", *self._options(), told, address, place]
+        address = self._cli.address(self._key if is_file else self._prefix())
+        return self._cli.s3("cp" if is_file else "sync", told, address, place)
 
     def is_opaque(self, remote: Remote, shop: Workshop) -> bool:
         """Whether the server encrypts the object with a key of its own."""
-        key = self._key if not remote.path else self._prefix() + remote.path
-        query = "[ServerSideEncryption,SSECustomerAlgorithm]"
-        argv = self._api("head-object", "--key", key, "--output", "text", "--query", query)
-        said = run(argv, shop, "asking how %s is encrypted" % remote.path, captures=True).decode("utf-8", "replace")
-        return "aws:kms" in said or said.split()[1:2] not in ([], ["None"])
+        return self._cli.is_encrypted(self._key if not remote.path else self._prefix() + remote.path, shop)
 
     def _prefix(self) -> str:
         return self._key if not self._key or self._key.endswith("/") else self._key + "/"
-
-    def _api(self, call: str, *more: str) -> List[str]:
-        return [self._path, "s3api", call, *self._options(), "--bucket", self._bucket, *more]
-
-    def _options(self) -> List[str]:
-        found = ["--endpoint-url", self._wanted.endpoint] if self._wanted.endpoint else []
-        return found + (["--profile", self._wanted.profile] if self._wanted.profile else [])
-
-    def _rows(self, raw: bytes, skipped: int) -> List[Remote]:
-        found = []
-        for line in raw.decode("utf-8", "surrogateescape").split("\n"):
-            size, _, rest = line.partition("\t")
-            etag, tab, key = rest.partition("\t")
-            if tab and not key.endswith("/"):
-                found.append(Remote(key[skipped:], int(size), md5_of(etag)))
-            elif line and not tab and line != "None":
-                raise SetupFailed("input %s: a name holds a line end: %r" % (self._wanted.input, line[:200]))
-        return found
 
 
 class Rclone:
@@ -142,24 +109,18 @@ class Rclone:
 
     def __init__(self, wanted: Fetch, path: str) -> None:
         self._wanted = wanted
-        self._path = path
-        self.env = {"RCLONE_ASK_PASSWORD": "false"}
+        self._cli = RcloneCli(path)
         if wanted.scheme == "s3":
-            self._remote = ":s3:" + wanted.address[len("s3://") :]
-            self.env.update(s3_settings(wanted.endpoint, wanted.profile))
+            self._remote = self._cli.on_s3(wanted.address, wanted.endpoint, wanted.profile)
         else:
             self._remote = wanted.address[len("rclone:") :]
+        self.env = self._cli.env
 
     def listing(self, shop: Workshop) -> Listing:
         """All files below the path, or the one that it is."""
-        # On other remotes a hash may cost reading every file.
-        hashes = ["--hash", "--hash-type", "md5"] if self._wanted.scheme == "s3" else []
         doing = "asking for the files of input %s" % self._wanted.input
-        argv = [self._path, "lsjson", "-R", "--files-only", "--no-mimetype", *hashes, self._remote]
-        rows = json.loads(run(argv, shop, doing, captures=True).decode("utf-8", "surrogateescape") or "[]")
-        files = [
-            Remote(str(row["Path"]), int(row["Size"]), md5_of((row.get("Hashes") or {}).get("md5"))) for row in rows
-        ]
+        # On other remotes a hash may cost reading every file.
+        files = self._cli.files(self._remote, self._wanted.scheme == "s3", shop, doing)
         name = self._remote.rstrip("/").rpartition("/")[2].rpartition(":")[2]
         if len(files) == 1 and files[0].path == name and self._is_file(shop, doing):
             return Listing((files[0]._replace(path=""),), is_file=True)
@@ -168,10 +129,7 @@ class Rclone:
     def copying(self, place: str, listing: Optional[Listing]) -> List[str]:
         """`copyto` for a file, `copy`, which leaves alone what is there, for a folder."""
         verb = "copyto" if listing is not None and listing.is_file else "copy"
-        # It is tried again by us; a line each half minute tells how far it is.
-        told = ["--stats", "30s", "--stats-one-line", "--stats-log-level", "NOTICE"]
-        ways = ["--retries", "1", "--low-level-retries", "5", "--contimeout", "30s", "--timeout", "5m"]
-        return [self._path, verb, *ways, "--transfers", "8", *told, self._remote, place]
+        return self._cli.many(verb, self._remote, place)
 
     def is_opaque(self, remote: Remote, shop: Workshop) -> bool:
         """Never: rclone itself compares what it copies."""
@@ -180,19 +138,10 @@ class Rclone:
 
     def _is_file(self, shop: Workshop, doing: str) -> bool:
         try:
-            said = run([self._path, "lsjson", "--stat", self._remote], shop, doing, captures=True)
+            return not self._cli.is_folder(self._remote, shop, doing)
         except ToolFailed:
             # An old one that cannot say: a folder whose only file has its own name is rare.
             return True
-        return not json.loads(said.decode("utf-8", "replace")).get("IsDir")
-
-
-def s3_settings(endpoint: str, profile: str) -> Dict[str, str]:
-    """Settings of rclone for a server that is no remote of the account's configuration."""
-    found = {"RCLONE_S3_ENV_AUTH": "true", "RCLONE_S3_PROVIDER": "Other" if endpoint else "AWS"}
-    found.update({"RCLONE_S3_ENDPOINT": endpoint} if endpoint else {})
-    found.update({"RCLONE_S3_PROFILE": profile} if profile else {})
-    return found
 
 
 class Hf:
@@ -231,12 +180,6 @@ class Hf:
         """Never: its hashes are those of the contents."""
         del remote, shop
         return False
-
-
-def md5_of(etag: object) -> str:
-    """What an ETag says of the MD5 of a file, or of those of its parts (`…-N`); empty when it is neither."""
-    text = str(etag or "").strip('"').lower()
-    return text if _MD5.match(text) else ""
 
 
 def at(place: str, remote: Remote) -> str:

@@ -7,18 +7,19 @@ tool is spoken to (see `remote_tools.py`).
 import os
 import stat
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
 
 from aicrun.agent import fetch_check, later, tool_tries
 from aicrun.agent.build import SetupFailed, Workshop
 from aicrun.agent.fetch_run import NoRoom, ToolFailed, run
-from aicrun.agent.fetch_tools import Remote
 from aicrun.agent.finding import counted
 from aicrun.agent.machine import program
 from aicrun.agent.outputs import MANIFEST, Output, printable
 from aicrun.agent.remote_tools import Store, store
 from aicrun.agent.targets import CannotUpload, Sent
 from aicrun.agent.tool_tries import OF_THE_JOB, Errand
+from aicrun.agent.transfer_tools import Remote
 from aicrun.wire.jobs import Upload
 from aicrun.wire.tools import FETCHERS
 
@@ -130,7 +131,7 @@ class RemoteTarget:
         of_manifest = Sent(MANIFEST, len(manifest), hashlib.sha256(manifest).hexdigest())
         known = {item.sent.path: item for item in self._items}
         items = [known[one.path] for one in sent] + [_Item(of_manifest, "", _md5(manifest))]
-        found = [self._tried(lambda item=item: self._fault(item, listing)) for item in items]  # type: ignore[misc]
+        found = [self._tried(partial(self._fault, item, listing)) for item in items]
         wrong = tuple(why for why, _ in found if why)
         if not wrong:
             hashed = sum(is_proven for _, is_proven in found)

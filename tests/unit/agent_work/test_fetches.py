@@ -14,8 +14,9 @@ import pytest
 from aicrun.agent import bringing, brought, fetch_check, fetching, tool_tries
 from aicrun.agent.build import DiskFull, SetupFailed, Workshop
 from aicrun.agent.fetch_run import ToolFailed
-from aicrun.agent.fetch_tools import Aws, Hf, Listing, Rclone, Remote
+from aicrun.agent.fetch_tools import Aws, Hf, Listing, Rclone
 from aicrun.agent.home import Home
+from aicrun.agent.transfer_tools import Remote
 from aicrun.wire.jobs import Fetch, JobRequest, Source
 from aicrun.wire.tools import FETCHERS
 
