@@ -107,8 +107,13 @@ def _options(root: Node, name: str, scheme: str) -> Iterator[Finding]:
             forms = " and ".join(f"{one}:" for one in schemes)
             message = f'"{key}" belongs to {forms} addresses'
             yield Finding("AIC-E134", message, range_of(option), (*above, key), helps=("remove the line",))
-    endpoint = root.at(*above, "endpoint")
-    if endpoint is not None and endpoint.text and "@" in endpoint.text.partition("//")[2].partition("/")[0]:
-        helps = ("name the keys under secrets: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",)
-        message = '"endpoint" carries an account, which any process list would show'
-        yield Finding("AIC-E134", message, range_of(endpoint), (*above, "endpoint"), helps=helps)
+    help_ = "name the keys under secrets: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    yield from account_findings(root, (*above, "endpoint"), "AIC-E134", help_)
+
+
+def account_findings(root: Node, path: Path, code: str, help_: str) -> Iterator[Finding]:
+    """A finding where the address of a server at `path` carries an account."""
+    node = root.at(*path)
+    if node is not None and node.text and "@" in node.text.partition("//")[2].partition("/")[0]:
+        message = f'"{path[-1]}" carries an account, which any process list would show'
+        yield Finding(code, message, range_of(node), path, helps=(help_,))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from aicrun.spec.endings import backoff_s, ending_findings
 from aicrun.spec.findings import Finding, range_of
 from aicrun.spec.grammar import nearest
-from aicrun.spec.inputs import input_findings, missing_inputs
+from aicrun.spec.inputs import account_findings, input_findings, missing_inputs
 from aicrun.spec.nodes import Node, Path, dotted
 from aicrun.spec.setups import exclusive, missing_files, setup_findings
 from aicrun.spec.sizes import size_range_mib, version_range
@@ -167,11 +167,8 @@ def _tool(root: Node, scheme: str, tools: tuple[str, ...]) -> Iterator[Finding]:
         if option is not None and scheme != "s3":
             message = f'"{key}" belongs to s3:// targets'
             yield Finding("AIC-E127", message, range_of(option), (*above, key), helps=("remove the line",))
-    endpoint = root.at(*above, "endpoint")
-    if endpoint is not None and endpoint.text and "@" in endpoint.text.partition("//")[2].partition("/")[0]:
-        helps = ("secrets: [{AWS_ACCESS_KEY_ID: {for: upload}}, {AWS_SECRET_ACCESS_KEY: {for: upload}}]",)
-        message = '"endpoint" carries an account, which any process list would show'
-        yield Finding("AIC-E127", message, range_of(endpoint), (*above, "endpoint"), helps=helps)
+    help_ = "secrets: [{AWS_ACCESS_KEY_ID: {for: upload}}, {AWS_SECRET_ACCESS_KEY: {for: upload}}]"
+    yield from account_findings(root, (*above, "endpoint"), "AIC-E127", help_)
 
 
 def _patterns(root: Node) -> Iterator[Finding]:

@@ -5,36 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_nvml.driver import FakeDriver, can_be_built
+from fake_nvml.driver import can_be_built
 from integration.project import Project
-from private_locks import emptied, made_private
 from support import until
 
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
 
-ONE_CARD = """
-driver 570.124.06
-cuda 12080
-card GPU-acac NVIDIA RTX A6000
-  total 49140
-  reserved 600
-  bus 00000000:41:00.0
-"""
 CARD = "machine: {gpu: {vram: 8GiB}}\n"
-
-
-@pytest.fixture
-def box(project: Project, tmp_path: Path) -> Iterator[Project]:
-    if not made_private():
-        pytest.skip("the machine's own lock folder cannot be kept out of the test")
-    project.person.env.update(FakeDriver(tmp_path / "driver", ONE_CARD).env)
-    yield project
-    emptied()
 
 
 def spec(box: Project, name: str, seconds: float, more: str = "") -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_nvml.driver import FakeDriver, can_be_built
+from fake_nvml.driver import can_be_built
 from integration.project import Project
-from integration.test_cards import CARD, ONE_CARD
-from private_locks import emptied, made_private
+from integration.test_cards import CARD
 from support import until
 
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
@@ -40,19 +38,16 @@ def ones(size, device):
 
 
 @pytest.fixture
-def box(project: Project, tmp_path: Path) -> Iterator[Project]:
-    if not made_private():
-        pytest.skip("the machine's own lock folder cannot be kept out of the test")
-    project.person.env.update(FakeDriver(tmp_path / "driver", ONE_CARD).env)
+def box(box: Project, tmp_path: Path) -> Project:
+    """With a folder of wheels that has a stand-in for torch."""
     with zipfile.ZipFile(tmp_path / "torch-2.8.0-py3-none-any.whl", "w") as wheel:
         about = "torch-2.8.0.dist-info"
         wheel.writestr("torch.py", TORCH)
         wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.8.0\n")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{about}/RECORD", "")
-    (project.folder / "requirements.txt").write_text(f"--no-index\n--find-links {tmp_path}\ntorch\n")
-    yield project
-    emptied()
+    (box.folder / "requirements.txt").write_text(f"--no-index\n--find-links {tmp_path}\ntorch\n")
+    return box
 
 
 def apply(box: Project, env: str, more: str = "") -> tuple[int, str]:

@@ -9,29 +9,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import packages
 import pytest
-from fake_nvml.driver import FakeDriver, can_be_built
+from fake_nvml.driver import can_be_built
 from integration.project import Project
-from integration.test_cards import CARD, ONE_CARD
-from private_locks import emptied, made_private
+from integration.test_cards import CARD
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver"),
 ]
-
-
-@pytest.fixture
-def box(project: Project, tmp_path: Path) -> Iterator[Project]:
-    if not made_private():
-        pytest.skip("the machine's own lock folder cannot be kept out of the test")
-    project.person.env.update(FakeDriver(tmp_path / "driver", ONE_CARD).env)
-    yield project
-    emptied()
 
 
 @pytest.fixture(scope="module")
