@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from aicrun.agent.build import DiskFull, SetupFailed, Workshop
 from aicrun.agent.fetch_run import ToolFailed
 from aicrun.agent.fetch_tools import Aws, Hf, Listing, Rclone
 from aicrun.agent.home import Home
-from aicrun.agent.transfer_tools import Remote
+from aicrun.agent.transfer_tools import AwsCli, Remote
 from aicrun.wire.jobs import Fetch, JobRequest, Source
 from aicrun.wire.tools import FETCHERS
 
@@ -95,6 +96,38 @@ def test_one_object_that_is_encrypted_leaves_the_others_to_be_checked(tmp_path: 
         (tmp_path / name).write_text(held)
     looked = fetch_check.settled(rclone(Encrypted), str(tmp_path), listing, shop)
     assert (looked.faults, looked.record["hashed"]) == (("second",), 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_encrypted"),
+    [
+        ('["AES256",null]', False),
+        ("[null,null]", False),
+        ('["aws:kms",null]', True),
+        ('["aws:kms:dsse",null]', True),
+        ('[null,"AES256"]', True),
+    ],
+)
+def test_what_an_encrypting_server_tells_is_no_md5(
+    tmp_path: Path, shop: Workshop, said: str, is_encrypted: bool
+) -> None:
+    """By a stand-in that says what the command line documents; no server with such keys is at hand."""
+    program = tmp_path / "aws"
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    assert AwsCli(str(program), "bucket", "", "").is_encrypted("a/b", shop) is is_encrypted
+
+
+def test_a_listing_is_taken_as_it_is_told(tmp_path: Path, shop: Workshop) -> None:
+    md5 = hashlib.md5(b"x").hexdigest()
+    rows = [[1, f'"{md5}"', "c/a b\t.txt"], [0, '"x"', "c/folder/"], [2, f'"{md5}-3"', "c/d/e"], [3, '"weak"', "c/f"]]
+    program = tmp_path / "aws"
+    program.write_text(f"#!/bin/sh\ncat <<'E'\n{json.dumps(rows)}\nE\n")
+    program.chmod(0o755)
+    found = AwsCli(str(program), "bucket", "", "").objects("c/", shop, "asking")
+    assert found == [Remote("a b\t.txt", 1, md5), Remote("d/e", 2, f"{md5}-3"), Remote("f", 3)]
+    program.write_text("#!/bin/sh\necho null\n")
+    assert AwsCli(str(program), "bucket", "", "").objects("c/", shop, "asking") == []
 
 
 def test_no_command_line_holds_what_is_secret_and_an_address_is_one_word() -> None:

@@ -11,9 +11,11 @@ from unit.agent_work.test_checkpoint_files import STATE, safetensors
 
 from aicrun.agent import resuming
 from aicrun.agent.home import Home
+from aicrun.agent.programs import Program
 from aicrun.agent.records import write_record
+from aicrun.agent.refused import Refused
 from aicrun.wire.checkpoint import Resume
-from aicrun.wire.jobs import Client, RunRecord
+from aicrun.wire.jobs import Client, JobRequest, RunRecord
 
 RUN = ("sft-run", "5" * 16)
 
@@ -92,6 +94,28 @@ def test_the_newest_that_is_whole(home: Home, tmp_path: Path) -> None:
     assert found.skipped[0].startswith("checkpoint-2000 skipped: model.safetensors has ")
     assert found.skipped[1:] == ("checkpoint-1500 skipped: trainer_state.json is missing",)
     assert found.words.startswith("from checkpoint-1000; checkpoint-2000 skipped: ")
+
+
+def asks(folder: Path, resume: Resume) -> JobRequest:
+    words = ("c" * 16, *RUN, "0" * 16, "d" * 64, Client("a", "b", "0"), {}, "/w", ("train",))
+    return JobRequest(*words, is_argv=True, checkpoints=str(folder), resume=resume)
+
+
+def test_a_command_is_not_begun_over_what_cannot_be_read(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("no folder")
+    with pytest.raises(Refused, match=r"the checkpoints in .*/out cannot be read: Not a directory"):
+        resuming.with_start(home, asks(tmp_path / "out", Resume()), Program(("train",), {}, "/"))
+
+
+def test_a_command_finds_its_start_in_its_environment_and_its_arguments(home: Home, tmp_path: Path) -> None:
+    rule = Resume(args=(("--resume",), ("", ""), ("--state=", "/trainer_state.json")))
+    program = Program(("train",), {"A": "1"}, "/")
+    bare = resuming.with_start(home, asks(tmp_path / "out", rule), program)
+    assert (bare.argv, bare.env) == (("train",), {"A": "1", "AICRUN_RESUME_FROM": ""})
+    place = str(saved(tmp_path / "out", "checkpoint-5", 100))
+    found = resuming.with_start(home, asks(tmp_path / "out", rule), program)
+    assert found.argv == ("train", "--resume", place, f"--state={place}/trainer_state.json")
+    assert found.env["AICRUN_RESUME_FROM"] == place
 
 
 def test_a_file_that_the_rule_wants_must_be_there(home: Home, tmp_path: Path) -> None:
