@@ -7,7 +7,7 @@ import click
 from aicrun import api
 from aicrun.cli.options import agreed, with_json, with_machines, with_yes
 from aicrun.cli.screen import Screen
-from aicrun.cli.views.endings import ending_lines, headline, last_line
+from aicrun.cli.views.endings import ending_lines, headline, kept_line, last_line, uploaded_row
 from aicrun.cli.views.steps import Story
 from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
@@ -86,7 +86,7 @@ def upload_command(screen: Screen, run: str, machines: str) -> int:
         result = found.report.upload
         verified = result is not None and result.verified
         if verified:
-            screen.out([last_line(found)])
+            screen.out([uploaded_row(found.report), last_line(found, api.ending(session, found).saved)])
         else:
             screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
     _done(screen, "upload", found)
@@ -108,8 +108,7 @@ def delete_command(screen: Screen, run: str, yes: bool, machines: str) -> int:
         if not agreed(screen, question, yes):
             screen.err(["Nothing was deleted."])
             return _done(screen, "delete", found)
-        kept = found.report.checkpoints
-        left = [f"kept: {last_line(found)}"] if kept is not None and kept.newest else []
+        left = [f"kept: {kept}"] if (kept := kept_line(found)) else []
         found = api.delete(session, found)
         screen.out([f"deleted the records and logs of {found.report.run}, job {found.report.job_id}", *left])
     return _done(screen, "delete", found)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicrun.errors import AicrunError, Exit
+from aicrun.lifecycle.checkpoints import checkpoints
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.session import Session
+from aicrun.wire.checkpoint import Checkpointed
 from aicrun.wire.codec import to_json
 from aicrun.wire.status import Standing, Status
 
@@ -27,11 +29,15 @@ _EXITS = {
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A job that ended: the step whose log is the evidence, and its last lines (text of the host, may be empty)."""
+    """A job that ended: the step whose log is the evidence, and its last lines (text of the host, may be empty).
+
+    `saved` are the checkpoints of its run, None where it wrote none or nobody could look.
+    """
 
     found: Found
     step: str = ""
     evidence: tuple[str, ...] = ()
+    saved: Checkpointed | None = None
 
 
 def exit_of(standing: Standing) -> Exit:
@@ -42,17 +48,28 @@ def exit_of(standing: Standing) -> Exit:
 def ending(session: Session, found: Found) -> Ending:
     """The ending of a job, with the last lines of the log that tells most; no evidence when the log cannot be read."""
     found = _with_history(session, found)
-    standing = found.standing
+    standing, saved = found.standing, _saved(session, found)
     step = standing.step or next((item.step for item in reversed(found.report.steps) if item.log_bytes), "")
     if standing.status is Status.SUCCEEDED or not step:
-        return Ending(found, step)
+        return Ending(found, step, saved=saved)
     try:
         tail = session.backend(found.machine).log(found.report.job_id, step, None, _EVIDENCE_BYTES, _EVIDENCE_LINES)
     except AicrunError:
         # The evidence is a courtesy: the ending itself stands in the report.
-        return Ending(found, step)
+        return Ending(found, step, saved=saved)
     lines = tail.data.decode("utf-8", "replace").splitlines()
-    return Ending(found, step, tuple(lines[-_EVIDENCE_LINES:]))
+    return Ending(found, step, tuple(lines[-_EVIDENCE_LINES:]), saved)
+
+
+def _saved(session: Session, found: Found) -> Checkpointed | None:
+    kept = found.report.checkpoints
+    if kept is None or not kept.newest:
+        return None
+    try:
+        return checkpoints(session, found)
+    except AicrunError:
+        # Which of them is whole is a courtesy too: the report tells the newest.
+        return None
 
 
 def _with_history(session: Session, found: Found) -> Found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-from pathlib import Path
 
 import pytest
 from integration.project import Project
@@ -26,9 +25,9 @@ def test_a_spec_becomes_a_succeeded_run_with_a_verified_checkpoint(project: Proj
     assert "│ step 2/2 loss=0.4" in done.stderr
     assert "quick succeeded on here" in done.stdout
     last = done.stdout.splitlines()[-1]
-    kept = Path(last.rpartition(": ")[2])
-    assert last.startswith("model.bin, 7 B, on here and uploaded: ")
-    assert kept.read_text() == "weights"
+    assert last == "model.bin, 7 B, on here and uploaded: aicrun fetch quick"
+    assert project.run(*last.rpartition(": aicrun ")[2].split()).returncode == 0
+    assert (project.folder / "model.bin").read_text() == "weights"
     uploaded = list((project.person.home / "kept").rglob("model.bin"))
     assert [path.read_text() for path in uploaded] == ["weights"]
     manifest = next((project.person.home / "kept").rglob("*.json")).read_text()

@@ -1,6 +1,7 @@
 """The last screen of a run: how it ended, by which evidence, what is kept, and where the checkpoint lies.
 
-The very last line always says where the checkpoint is and how big. Nothing here is read from a log's words.
+The very last line always says where the checkpoint is, how big, and the command that fetches it. Nothing here is read
+from a log's words.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def ending_lines(screen: Screen, ending: api.Ending, spec_file: str) -> list[str
     ways = ways_after(found, spec_file)
     if ways:
         shown += ["", *next_lines(ways)]
-    return [*shown, *sweep_lines([found]), last_line(found)]
+    return [*shown, *sweep_lines([found]), last_line(found, ending.saved)]
 
 
 def headline(found: api.Found) -> str:
@@ -120,7 +121,7 @@ def _rows(found: api.Found) -> list[str]:
             "  progress  " + ", ".join(f"{harmless(key)} {harmless(value)}" for key, value in report.progress.items())
         )
     if report.upload is not None:
-        shown.append(_uploaded(report))
+        shown.append(uploaded_row(report))
     shown += [f"  warning   {styled('yellow', words)}" for words in warnings_of(report)]
     dropped = sum(step.log_dropped_bytes for step in report.steps)
     if dropped:
@@ -157,7 +158,8 @@ def _measured(facts: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _uploaded(report: api.JobReport) -> str:
+def uploaded_row(report: api.JobReport) -> str:
+    """Where the checkpoints were uploaded to, and whether that was verified; empty when they were not to be."""
     upload = report.upload
     if upload is None:
         return ""
@@ -179,17 +181,47 @@ def _kept(found: api.Found) -> str:
     return "; ".join(parts)
 
 
-def last_line(found: api.Found) -> str:
-    """Where the newest checkpoint lies, its size, and the path to copy it from."""
+def last_line(found: api.Found, saved: api.Checkpointed | None = None) -> str:
+    """Where the newest checkpoint that is whole lies, its size, and the command that brings it here.
+
+    Without `saved` nobody looked which of them are whole: then it is the newest of all.
+    """
     kept = found.report.checkpoints
+    other = f"for other files: aicrun pull {found.machine}:PATH"
     if kept is None or not kept.path:
-        return "No checkpoint folder was recorded for it."
+        return f"No checkpoint folder was recorded for it; {other}"
     if not kept.newest:
-        return f"No checkpoint was written below {harmless(kept.path)}."
+        return f"No checkpoint was written below {harmless(kept.path)}; {other}"
+    newest = next((one for one in saved.checkpoints if one.complete in ("yes", "settled")), None) if saved else None
+    if saved is not None and newest is None:
+        return f"{_where(found, kept.newest, kept.newest_bytes)}, not whole: {_pull(found)}"
     upload = found.report.upload
-    where = f"on {found.machine} and uploaded" if upload is not None and upload.verified else f"on {found.machine} only"
-    path = harmless(f"{kept.path.rstrip('/')}/{kept.newest}")
-    return f"{harmless(kept.newest)}, {size(kept.newest_bytes)}, {where}: {path}"
+    uploaded = upload is not None and upload.verified if newest is None else newest.uploaded_age_s is not None
+    name, size_bytes = (kept.newest, kept.newest_bytes) if newest is None else (newest.name, newest.bytes)
+    is_older = newest is not None and newest.name not in (kept.newest, ".")
+    half = f" ({harmless(kept.newest)} is not whole)" if is_older and _is_half(kept.newest, saved) else ""
+    how_kept = " and uploaded" if uploaded else " only"
+    return f"{_where(found, name, size_bytes)}{how_kept}{half}: aicrun fetch {found.report.run}"
+
+
+def kept_line(found: api.Found) -> str:
+    """Where the newest checkpoint lies and its size, once no record of the run tells; empty without one."""
+    kept = found.report.checkpoints
+    return f"{_where(found, kept.newest, kept.newest_bytes)}: {_pull(found)}" if kept and kept.newest else ""
+
+
+def _where(found: api.Found, name: str, size_bytes: int) -> str:
+    return f"{'the top folder' if name == '.' else harmless(name)}, {size(size_bytes)}, on {found.machine}"
+
+
+def _pull(found: api.Found) -> str:
+    kept = found.report.checkpoints
+    path = harmless(f"{kept.path.rstrip('/')}/{kept.newest}") if kept is not None else ""
+    return f"aicrun pull {found.machine}:{shlex.quote(path)} ."
+
+
+def _is_half(name: str, saved: api.Checkpointed | None) -> bool:
+    return any(one.name == name and one.complete in ("no", "writing") for one in saved.checkpoints) if saved else False
 
 
 def ways_after(found: api.Found, spec_file: str) -> tuple[Way, ...]:

@@ -37,6 +37,7 @@ from aicrun.lifecycle.ending import Ending
 from aicrun.lifecycle.find import Found, Listing
 from aicrun.plan.words import cells, harmless
 from aicrun.spec.model import Reached
+from aicrun.wire.checkpoint import Checkpoint, Checkpointed
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import Drain
 from aicrun.wire.launched import Launched
@@ -79,16 +80,33 @@ def test_the_end_of_a_run(name: str, found: Found, evidence: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("found", [succeeded(), failed(), lost(), stopped(), upload_failed()])
-def test_the_very_last_line_says_where_the_checkpoint_lies_and_its_size(found: Found) -> None:
+def test_the_very_last_line_says_where_the_checkpoint_lies_its_size_and_what_fetches_it(found: Found) -> None:
     last = ending_lines(Screen(), Ending(found), "run.yaml")[-1]
     assert last.startswith("checkpoint-9000, 16.1 GiB, on lab ")
-    assert last.endswith("/checkpoints/3f9a1c0e77b2d416/checkpoint-9000")
+    assert last.endswith((" only: aicrun fetch sft-run", " and uploaded: aicrun fetch sft-run"))
+
+
+def test_the_last_line_names_the_checkpoint_that_a_fetch_would_bring() -> None:
+    """Which is not the newest where that is half; what nothing fetches is pulled as it is."""
+    kept = replace(report().checkpoints, newest="checkpoint-9500")
+    half, whole = Checkpoint("1", "checkpoint-9500", complete="no"), Checkpoint("2", "checkpoint-9000", 1 << 30)
+
+    def last(*rows: Checkpoint) -> str:
+        ending = Ending(failed(checkpoints=kept), saved=Checkpointed(kept.path, rows))
+        return ending_lines(Screen(), ending, "run.yaml")[-1]
+
+    older = "checkpoint-9000, 1.0 GiB, on lab only (checkpoint-9500 is not whole): aicrun fetch sft-run"
+    assert last(half, whole) == older
+    assert last(half, replace(whole, uploaded_age_s=5.0)) == older.replace("only", "and uploaded")
+    assert last(half) == f"checkpoint-9500, 16.1 GiB, on lab, not whole: aicrun pull lab:{kept.path}/checkpoint-9500 ."
+    assert last(replace(whole, name=".")) == "the top folder, 1.0 GiB, on lab only: aicrun fetch sft-run"
 
 
 def test_a_run_without_a_checkpoint_says_so_in_its_last_line() -> None:
     kept = replace(report().checkpoints, newest="")
     last = ending_lines(Screen(), Ending(failed(checkpoints=kept)), "run.yaml")[-1]
-    assert last == "No checkpoint was written below /home/ana/aic-jobs/sft-run/checkpoints/3f9a1c0e77b2d416."
+    folder = "/home/ana/aic-jobs/sft-run/checkpoints/3f9a1c0e77b2d416"
+    assert last == f"No checkpoint was written below {folder}; for other files: aicrun pull lab:PATH"
 
 
 def test_a_started_run_goes_on_without_this_terminal() -> None:
