@@ -9,7 +9,7 @@ import stat
 from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from aicrun.agent import checkpoint_files
-from aicrun.agent.outputs import MANIFEST
+from aicrun.agent.outputs import MANIFEST, printable
 from aicrun.wire import checkpoint as wire
 from aicrun.wire.jobs import UploadResult
 
@@ -91,7 +91,7 @@ def _told(entry: _Entry, moment: Moment, has_states: bool, shown: Callable[[str]
         file, fault = said.faults[0]
         why = "%s %s" % (shown(os.path.join(entry.path, file) if entry.is_folder else entry.path), fault)
     uploaded_age_s = None
-    if upload is not None and entry.modified <= upload.at and complete != wire.NO:
+    if upload is not None and entry.modified <= upload.at and complete != wire.NO and not _left_out(entry, upload):
         uploaded_age_s = round(max(0.0, moment.now - upload.at), 1)
     return wire.Checkpoint(
         id="",
@@ -109,6 +109,12 @@ def _told(entry: _Entry, moment: Moment, has_states: bool, shown: Callable[[str]
         inference_ready=said.inference_ready and complete == wire.YES,
         uploaded_age_s=uploaded_age_s,
     )
+
+
+def _left_out(entry: _Entry, upload: UploadResult) -> bool:
+    """Whether an upload names the entry, or a file of it, among what it did not send."""
+    lines = tuple("%s: " % printable(name) for name in (entry.top if entry.name == wire.TOP else (entry.name,)))
+    return any(line.startswith(lines) for line in upload.skipped)
 
 
 def _said(entry: _Entry) -> checkpoint_files.Said:

@@ -64,8 +64,7 @@ def start(home: Home, run: Tuple[str, str], folder: str, wanted: Resume, shown: 
     is only what came since the run began. Raises `OSError` when the folder cannot be read.
     """
     now = time.time()
-    # Its own folder holds nothing of others, however the clocks of host and disk differ.
-    began = 0.0 if os.path.basename(folder.rstrip("/")) == run[1] else _began(home, *run)
+    began = began_at(home, run, folder)
     skipped: List[str] = []
     settled = Start()
     for seen in _newest_first(folder, wanted, now):
@@ -79,6 +78,12 @@ def start(home: Home, run: Tuple[str, str], folder: str, wanted: Resume, shown: 
     if wanted.path and not settled.path and not skipped:
         skipped.append("%s is not there" % wanted.path)
     return settled if settled.path else Start(skipped=tuple(skipped))
+
+
+def began_at(home: Home, run: Tuple[str, str], folder: str) -> float:
+    """When `run`, a name and an id, began to fill `folder`, by this host's clock; 0 where nobody else does."""
+    # Its own folder holds nothing of others, however the clocks of host and disk differ.
+    return 0.0 if os.path.basename(folder.rstrip("/")) == run[1] else _began(home, *run)
 
 
 def told(home: Home, report: JobReport) -> JobReport:

@@ -10,9 +10,10 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from aicrun.agent import vault
-from aicrun.agent.home import open_home
-from aicrun.agent.outputs import Output, Outputs, outputs, printable
+from aicrun.agent import resuming, vault
+from aicrun.agent.home import Home, open_home
+from aicrun.agent.outputs import Output, Outputs, printable
+from aicrun.agent.own_outputs import EVERYTHING, Rule, check_any, chosen
 from aicrun.agent.records import Unreadable, give_room, keep_room, read_record, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
@@ -41,7 +42,8 @@ def main(job_folder: str) -> int:
         path = os.path.join(home.record_dir(request.run, request.job_id), names.UPLOAD_RESULT)
         # Now, for a disk that is full by then shall not lose what was uploaded.
         keep_room(path, RESULT_BYTES)
-        result = upload(request, request.upload, os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
+        places = (os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
+        result = upload(request, request.upload, *places, rule=_rule(home, request))
         give_room(path)
         write_record(path, _hidden(result, Redactor(vault.read(job_folder).values())))
     except (Refused, Unreadable) as error:
@@ -66,27 +68,28 @@ def _stop(_number: int, _frame: Any) -> None:
     raise _Stopped
 
 
-def upload(request: JobRequest, wanted: Upload, home_folder: str, scratch: str) -> UploadResult:
+def upload(
+    request: JobRequest, wanted: Upload, home_folder: str, scratch: str, rule: Rule = EVERYTHING
+) -> UploadResult:
     """Do the whole upload and tell it on stdout; never raises for what a disk, a target or a file can do.
 
-    `scratch` is a folder that does not exist, for what a tool needs meanwhile.
+    `scratch` is a folder that does not exist, for what a tool needs meanwhile. `rule` leaves out what is not the run's.
     """
     found = Outputs((), (), ())
     sent: List[Sent] = []
     missing: List[str] = []
     error = ""
     try:
-        found = outputs(request.checkpoints)
+        found = chosen(request.checkpoints, rule)
         missing = list(found.missing)
-        if not found.files:
-            raise CannotUpload("nothing to upload: the checkpoint folder %s is empty" % request.checkpoints)
+        check_any(request.checkpoints, found)
         stamps = {output.path: _stamp(output) for output in found.files}
         goal = _target(wanted, request.job_id, home_folder, scratch)
         goal.begin(request.checkpoints)
         missing += _send_all(goal, found, sent)
         missing += goal.deliver()
         if not missing:
-            missing += _moved(request.checkpoints, found, stamps)
+            missing += _moved(chosen(request.checkpoints, rule), found, stamps)
         if not missing:
             manifest = manifest_of(request, tuple(sent))
             goal.finish(manifest)
@@ -127,6 +130,11 @@ def manifest_of(request: JobRequest, sent: Tuple[Sent, ...]) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode("ascii")
 
 
+def _rule(home: Home, request: JobRequest) -> Rule:
+    began = resuming.began_at(home, (request.run, request.run_id), request.checkpoints)
+    return Rule(began, request.resume.complete_when if request.resume is not None else "")
+
+
 def _hidden(result: UploadResult, redactor: Redactor) -> UploadResult:
     """The result as it may be kept: a tool's complaint or a file's name may hold a secret."""
     missing, skipped = (tuple(redactor.text(line) for line in lines) for lines in (result.missing, result.skipped))
@@ -161,10 +169,9 @@ def _stamp(output: Output) -> Tuple[int, int]:
     return (state.st_size, state.st_mtime_ns)
 
 
-def _moved(folder: str, then: Outputs, stamps: Dict[str, Tuple[int, int]]) -> List[str]:
+def _moved(now: Outputs, then: Outputs, stamps: Dict[str, Tuple[int, int]]) -> List[str]:
     """What somebody wrote in the checkpoint folder meanwhile: what arrived would be of several moments."""
     moved = []
-    now = outputs(folder)
     for output in now.files:
         if output.path not in stamps:
             moved.append("%s: it was written while the checkpoints were uploaded" % printable(output.path))

@@ -25,7 +25,7 @@ with open(os.path.join(os.environ["HOME"], "starts"), "a") as stream:
 for step in (10, 20):
     folder = os.path.join(out, "checkpoint-%d" % step)
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "model.safetensors"), "wb") as stream:
+    with open(os.path.join(folder, "model.bin"), "wb") as stream:
         stream.write(b"%d" % step * (1 << 19))
     open(os.path.join(folder, "an empty file"), "w").close()
     with open(os.path.join(folder, "über state.json"), "w") as stream:

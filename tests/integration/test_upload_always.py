@@ -37,3 +37,14 @@ def test_by_itself_only_a_success_is_uploaded(project: Project) -> None:
     project.write(f"'{SAVES}; exit 3'", more=ALWAYS.replace(", when: always", ""))
     assert project.apply("--follow").returncode == 10
     assert uploaded(project) == []
+
+
+def test_what_a_kill_cut_short_is_left_out_and_named(project: Project) -> None:
+    saves = 'cd "$AICRUN_CHECKPOINT_DIR"; mkdir checkpoint-1 checkpoint-2; echo {} >checkpoint-1/trainer_state.json'
+    project.write(f"""'{saves}; sleep 0.05; echo w >checkpoint-2/model.bin; kill -9 $$'""", more=ALWAYS)
+    done = project.apply("--follow")
+    assert done.returncode == 10, done.stdout + done.stderr
+    told = " ".join((done.stdout + done.stderr).split())
+    assert "left out checkpoint-2: it is not whole: trainer_state.json is missing" in told, told
+    assert "checkpoint-1, 3 B, on here and uploaded (checkpoint-2 is not whole): aicrun fetch" in told, told
+    assert uploaded(project) == ["aicrun-manifest.json", "trainer_state.json"]

@@ -122,6 +122,7 @@ def _rows(found: api.Found) -> list[str]:
         )
     if report.upload is not None:
         shown.append(uploaded_row(report))
+        shown += _left_out(report.upload.skipped)
     shown += [f"  warning   {styled('yellow', words)}" for words in warnings_of(report)]
     dropped = sum(step.log_dropped_bytes for step in report.steps)
     if dropped:
@@ -167,6 +168,11 @@ def uploaded_row(report: api.JobReport) -> str:
     if upload.verified:
         return f"  uploaded  {where}, {counted(upload.files, 'file')}, verified"
     return f"  uploaded  {styled('red', 'no')}: {harmless(upload.error) or 'it was not verified'} ({where})"
+
+
+def _left_out(skipped: tuple[str, ...]) -> list[str]:
+    more = f", and {len(skipped) - 1} more" if len(skipped) > 1 else ""
+    return [f"  left out  {harmless(skipped[0])}{more}"] if skipped else []
 
 
 def _kept(found: api.Found) -> str:

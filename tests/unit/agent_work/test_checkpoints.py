@@ -19,7 +19,7 @@ THEN = 1_750_000_000.0
 
 def made(place: Path, age_s: float, **files: bytes) -> Path:
     """A folder whose files are `age_s` old."""
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     for name, raw in files.items():
         (place / name.replace("__", ".")).write_bytes(raw)
         os.utime(place / name.replace("__", "."), (THEN - age_s, THEN - age_s))
@@ -154,6 +154,16 @@ def test_only_what_did_not_change_since_was_uploaded(tmp_path: Path) -> None:
     upload = UploadResult("file:/x", verified=True, at=THEN - 300)
     found = seen(tmp_path, Moment(THEN, upload=upload))
     assert (found["checkpoint-1"].uploaded_age_s, found["checkpoint-2"].uploaded_age_s) == (300.0, None)
+
+
+def test_what_an_upload_left_out_was_not_uploaded(tmp_path: Path) -> None:
+    """Else it would be pruned as if another copy of it were there."""
+    whole(tmp_path / "checkpoint-1", 600, 1)
+    whole(tmp_path / "checkpoint-11", 600, 11)
+    made(tmp_path, 600, config__json=b'{"model_type": "x"}', model__safetensors=safetensors(8))
+    skipped = ("checkpoint-1: it was there before the run began", "config.json: it was there before the run began")
+    found = seen(tmp_path, Moment(THEN, upload=UploadResult("file:/x", verified=True, at=THEN - 300, skipped=skipped)))
+    assert [name for name, one in found.items() if one.uploaded_age_s is not None] == ["checkpoint-11"]
 
 
 def test_links_lead_nowhere_and_an_empty_folder_is_none(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from aicrun.agent.upload import manifest_of, upload
 from aicrun.wire import names
 from aicrun.wire.jobs import JobRequest, Upload, UploadResult
 
+MEANWHILE = "while the checkpoints were uploaded"
 Job = Callable[..., JobRequest]
 
 
@@ -144,8 +145,10 @@ def test_a_file_that_keeps_changing_is_not_called_uploaded(
     finally:
         ended.set()
         writer.join()
-    assert result.missing == ("growing.log: it changed each time it was copied",)
-    assert not (share / "growing.log").exists()
+    # On a busy machine the writer may stand still while a copy is made: then it is seen afterwards.
+    told = {f"growing.log: it changed {when}" for when in ("each time it was copied", MEANWHILE)}
+    assert not result.verified and set(result.missing) <= told and len(result.missing) == 1
+    assert not (share / "aicrun-manifest.json").exists()
 
 
 @pytest.mark.parametrize("what", ["changes", "comes", "goes"])
