@@ -7,7 +7,7 @@ written once, which makes a killed writer repeatable. It must not wait for anyth
 
 import json
 import os
-from typing import Dict, Optional, Tuple, Union
+from typing import Dict, NamedTuple, Optional, Tuple, Union
 
 from aicrun.wire import lean, names
 
@@ -24,8 +24,7 @@ class Caps:
     ring_bytes: int = names.LOG_TAIL_BYTES
 
 
-@lean.dataclass(frozen=True)
-class LogState:
+class LogState(NamedTuple):
     """What the writer says: `total` recorded bytes, `busy_until` where the write in progress ends.
 
     `dropped` bytes met a write error (full disk) and are nowhere; `done` means the writer saw the end of the pipe.
@@ -157,7 +156,7 @@ class LogReader:
         said = self._said() or _STANDARD
         # While the head fills, the file's own size is the truth and nothing else needs to be written.
         total = max(size, said.total) if size >= said.head_bytes else size
-        return lean.replace(said, total=total, busy_until=max(total, said.busy_until))
+        return LogState(*said[:2], total, max(total, said.busy_until), *said[4:])
 
     def read(self, offset: int, limit: int) -> Tuple[bytes, int]:
         """At most `limit` recorded bytes from `offset` on, as (bytes, offset they really begin at).

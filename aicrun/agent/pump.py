@@ -212,7 +212,7 @@ class _Pump:
         if entry.doing == IDLE:
             self._log.say(entry.total, entry.total, entry.dropped)
         else:
-            self._write(entry)
+            self._begin(entry)
 
     def copy(self) -> bool:
         """Read what waits, at most one batch, and write what is due; False when nothing waits."""
@@ -224,15 +224,19 @@ class _Pump:
             more = min(waiting_bytes(self._pipe), CHUNK_BYTES, most - entry.filled, _room(entry))
             if not more:
                 break
-            entry = entry._replace(doing=READING, more=more)
+            # By place, here and below: a lone line finds all caches cold, and pays for each thing that is touched.
+            entry = Entry(READING, *entry[1:-1], more)
             self._journal.plant(entry)
             self._journal.commit(entry)
             got = self._journal.fill(self._pipe, entry)
-            entry = entry._replace(doing=FULL, filled=entry.filled + got, more=0)
+            entry = Entry(FULL, entry.filled + got, *entry[2:-1], 0)
             self._journal.commit(entry)
-            self._journal.beat()
+            if most == CHUNK_BYTES:
+                break
         if entry.filled and (most == CHUNK_BYTES or entry.filled >= most or time.monotonic() >= self._due):
             self._write(entry)
+        if entry.filled > before:
+            self._journal.beat()
         return entry.filled > before
 
     def patience_ms(self) -> int:
@@ -249,21 +253,27 @@ class _Pump:
             if at_end or time.monotonic() >= self._due:
                 self._write(entry)
         elif not at_end and _may_be_let_go(entry):
-            self._write(entry._replace(doing=LETTING))
+            self._begin(entry._replace(doing=LETTING))
 
     def finish(self) -> None:
         """Write what was kept back, make the log durable and say that it is whole."""
         entry = self._journal.read()
         if entry.held:
-            self._write(entry._replace(doing=ENDING))
+            self._begin(entry._replace(doing=ENDING))
             entry = self._journal.read()
         self._log.sync()
         self._log.say(entry.total, entry.total, entry.dropped, done=True)
 
+    def _begin(self, entry: Entry) -> None:
+        """Commit `entry` and write what it says."""
+        self._journal.commit(entry)
+        self._write(entry)
+
     def _write(self, entry: Entry) -> None:
-        """Write what `entry` says, once however often it is begun, and commit what comes after it."""
-        if entry != self._journal.read():
-            self._journal.commit(entry)
+        """Write what `entry` says, once however often it is begun, and commit what comes after it.
+
+        It is committed already.
+        """
         passed = self._passed(entry)
         told = _marker(entry) if entry.untold else b""
         total = entry.total + passed.skipped

@@ -10,6 +10,7 @@ stands before the first marker line is a banner or a start file's chatter, and i
 (log text, a file), so that nothing is ever base64.
 """
 
+import functools
 import re
 from typing import IO, Any, Dict, List, Optional, Tuple
 
@@ -152,7 +153,7 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
 
     Lines before the marker are skipped up to `BANNER_CAP_BYTES`, past which it is `NoMarker`.
     """
-    wanted = re.compile(re.escape(marker.encode("ascii")) + rb" (\d{1,12}) (\d{1,15})\n\Z")
+    wanted = _reply_head(marker)
     seen, held = b"", b""
     while True:
         line = stream.readline(65536)
@@ -170,6 +171,11 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
         seen += line
         if len(seen) > BANNER_CAP_BYTES:
             raise NoMarker(seen)
+
+
+@functools.lru_cache(maxsize=8)
+def _reply_head(marker: str) -> "re.Pattern[bytes]":
+    return re.compile(re.escape(marker.encode("ascii")) + rb" (\d{1,12}) (\d{1,15})\n\Z")
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:
