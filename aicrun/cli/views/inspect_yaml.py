@@ -14,7 +14,7 @@ from aicrun.cli.screen import styled
 from aicrun.cli.views.endings import warnings_of, ways_after
 from aicrun.cli.views.keeping import SOON_S, keeping
 from aicrun.cli.views.sampled import sample_words
-from aicrun.plan.words import ago, duration, harmless, size, took
+from aicrun.plan.words import ago, card_model, duration, harmless, size, took
 
 _KEY = 12
 _MEASURED = (
@@ -39,9 +39,7 @@ def inspect_lines(
     if reached is not None:
         shown += ["reached:", f"  address: {_text(reached.address)}", f"  by: {reached.carrier}"]
         shown += ["  host_keys:", *(f"    - {_text(key)}" for key in reached.host_keys)] if reached.host_keys else []
-    if report.cards:
-        shown.append(f"card: [{', '.join(_text(uuid) for uuid in report.cards)}]")
-    shown += ["job:", f"  id: {report.job_id}"]
+    shown += _cards(found) + ["job:", f"  id: {report.job_id}"]
     most = f"of {report.attempts_most}" if report.attempts_most > 1 else ""
     shown.append(_commented(f"  attempt: {report.attempt}", most))
     shown.append(_commented(f"  age: {duration(report.age_s)}", f"by the clock of {found.machine}"))
@@ -63,6 +61,20 @@ def inspect_lines(
     commands = commands or [f"aicrun logs -f {report.run}", f"aicrun stop {report.run}"]
     if standing.status is not api.Status.SUCCEEDED:
         shown.append("next: [" + ", ".join(_text(command) for command in commands) + "]")
+    return shown
+
+
+def _cards(found: api.Found) -> list[str]:
+    """The cards that the job was given; their model is known once one of them was measured."""
+    report = found.report
+    peaks = report.sample.get("peaks")
+    measured = {**report.facts, **(peaks if isinstance(peaks, dict) else {})}
+    model = str(measured.get("card_model") or "")
+    shown = ["card:"] if report.cards else []
+    for place, uuid in enumerate(report.cards):
+        index = f", index: {report.card_indexes[place]}" if place < len(report.card_indexes) else ""
+        told = f", model: {_text(card_model(model))}" if model else ""
+        shown.append(f"  - {{machine: {found.machine}{index}{told}, uuid: {_text(uuid)}}}")
     return shown
 
 

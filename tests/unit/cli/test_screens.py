@@ -369,6 +369,24 @@ def test_colours_are_words_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert "failed(exit_code)" in bare
 
 
+def test_inspect_names_each_card_by_its_number_and_model() -> None:
+    given = {"cards": ("GPU-6f1c", "GPU-77aa"), "card_indexes": (1, 3)}
+    told = [
+        f'  - {{machine: lab, index: {index}, uuid: "{uuid}"}}' for index, uuid in ((1, "GPU-6f1c"), (3, "GPU-77aa"))
+    ]
+    assert _below("card:", inspect_lines(on_lab(**given)), 2) == told
+    measured = on_lab(**given, sample={"peaks": {"card_model": "NVIDIA RTX A6000"}})
+    named = '  - {machine: lab, index: 1, model: "RTX A6000", uuid: "GPU-6f1c"}'
+    assert _below("card:", inspect_lines(measured), 1) == [named]
+    # A job of an older client has no numbers; one without cards has no line.
+    assert _below("card:", inspect_lines(on_lab(cards=("GPU-6f1c",))), 1) == ['  - {machine: lab, uuid: "GPU-6f1c"}']
+    assert "card:" not in inspect_lines(on_lab())
+
+
+def _below(key: str, shown: list[str], count: int) -> list[str]:
+    return shown[shown.index(key) + 1 :][:count]
+
+
 def test_inspect_escapes_what_a_terminal_must_not_see_and_drops_nothing() -> None:
     values = {"NL": "a\nb", "ESC": "\x1b[2Jx", "BIDI": "a\u202eb", "BYTE": "caf\udce9", "PLAIN": "ünï 日本 {x}"}
     shown = "\n".join(inspect_lines(on_lab(), values))
