@@ -46,7 +46,9 @@ def _play(arguments):
     gc.enable()
     if play is not None:
         return play(rest[0])
-    roles = "keeper | again | unit | trial | sampler | stopper | shell | shell+secrets | setup | preflight | upload"
+    roles = (
+        "keeper | again | unit | trial | sampler | stopper | shell | shell+secrets | setup | preflight | upload | early"
+    )
     sys.stderr.write("aicrun: boot.py serve | {%s} JOBDIR\n" % roles)
     return WRONG_USE
 
@@ -90,6 +92,10 @@ def _of_a_job(role):
         from aicrun.agent import upload
 
         return upload.main
+    if role == "early":
+        from aicrun.agent import early_upload
+
+        return early_upload.main
     return None
 
 

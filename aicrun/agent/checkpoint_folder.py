@@ -63,10 +63,15 @@ def in_folder(folder: str, moment: Moment, shown: Callable[[str], str] = os.path
 
 def each(folder: str, moment: Moment, shown: Callable[[str], str] = os.path.basename) -> Iterator[Seen]:
     """The same one by one, each read when it is asked for."""
-    entries = sorted(_entries(folder), key=lambda entry: (-entry.modified, entry.name))
+    entries = sorted(_entries(folder), key=_newest_first)
     # A trainer that keeps its state writes it last: a folder without one beside others was cut short.
     has_states = any(checkpoint_files.TRAINER_STATE in entry.top for entry in entries if entry.is_folder)
     return (_seen(entry, moment, has_states, shown) for entry in entries)
+
+
+def _newest_first(entry: _Entry) -> Tuple[float, int, str]:
+    # Clocks of disks are coarse: of two that were written in one tick the later step is newer.
+    return (-entry.modified, -(checkpoint_files.step_of(entry.name) or 0), entry.name)
 
 
 def one(path: str, moment: Moment, shown: Callable[[str], str] = os.path.basename) -> Seen:

@@ -8,7 +8,7 @@ depend on a connection.
 import os
 import sys
 import time
-from typing import Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Callable, Dict, Optional
 
 from aicrun.agent import (
     brought,
@@ -19,6 +19,7 @@ from aicrun.agent import (
     hidden_names,
     hooks,
     keepers,
+    last_upload,
     later,
     launch,
     programs,
@@ -36,16 +37,19 @@ from aicrun.agent.home import Home, open_home
 from aicrun.agent.kept import Launch
 from aicrun.agent.log_files import Caps
 from aicrun.agent.process import become_subreaper, boot_identity, has_pidfd, start_ticks
-from aicrun.agent.records import Reserved, Unreadable, insist, read_record, write_record
+from aicrun.agent.records import Reserved, Unreadable, insist, read_record, set_aside, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import lean, names
-from aicrun.wire.jobs import SCHEMA, End, JobRequest, StepExit, UploadResult
+from aicrun.wire.jobs import SCHEMA, End, JobRequest, StepExit
+from aicrun.wire.upload import EARLY_STEP, is_early
+
+if TYPE_CHECKING:
+    from aicrun.agent import beside
 
 END_ROOM_BYTES = 32 * 1024
 GATE_TICK_S = 0.1
-OLD_UPLOADS = 1000
 # Importing torch from a cold network disk takes minutes.
 PREFLIGHT_S = 600.0
 # More than the probe of an upload target takes by its own limit.
@@ -121,6 +125,7 @@ class Keeper:
         self._cards = card_hold.CardHold(home, request)
         self._secrets = vault.read(self._job_dir)
         self._never_started = self._reason = ""
+        self._beside: Optional["beside.Beside"] = None
         self._oom_score = spawn.protect_keeper()
         self._subreaper = become_subreaper()
         whole, ring = hooks.number("LOG_CAP", names.LOG_CAP_BYTES), hooks.number("LOG_TAIL", names.LOG_TAIL_BYTES)
@@ -183,7 +188,7 @@ class Keeper:
             attempts=made.number,
             at=time.time(),
             exits=tuple(made.exits),
-            upload=self._uploaded() or self._not_uploaded(made.exits),
+            upload=last_upload.result(self._record_dir) or last_upload.missed(self._request.upload, made.exits),
             stop=self._wishes.any_stop(),
             lost=reason or ("never_started" if self._never_started and not made.is_due else ""),
             detail=lost or self._never_started,
@@ -203,11 +208,11 @@ class Keeper:
         attempt = self._newest_attempt()
         folder = self._home.step_dir(self._request.job_id, attempt, "upload")
         if os.path.exists(folder):
-            _move_aside(folder)
+            set_aside(folder)
         self._wishes = Wishes(self._job_dir, self._record_dir, self._request)
         result = self._step("upload", attempt)
         insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))
-        self._tell_upload()
+        last_upload.tell(self._job_dir, self._record_dir)
         self._learn(self._home, self._request)
 
     def _attempts(self, made: Attempts) -> None:
@@ -237,9 +242,9 @@ class Keeper:
                 return
             made.give_up("stopped" if self._wishes.stop() is not None else "card")
         self.leave_line()
-        if self._uploads_after(made.exits[-1]):
+        if last_upload.follows(self._request.upload, made.exits[-1], self._wishes):
             made.exits.append(self._step("upload", made.number))
-            self._tell_upload()
+            last_upload.tell(self._job_dir, self._record_dir)
 
     def _may_start(self, made: Attempts) -> bool:
         """The preflight, where there is one: True when the command may follow it."""
@@ -270,8 +275,23 @@ class Keeper:
         if step == "command":
             folder = self._home.step_dir(self._request.job_id, attempt, step)
             watch = stall.Watch(self._job_dir, folder, self._request.checkpoints, self._wishes.limits)
-            return telemetry.Start(self._job_dir, watch.look).look
+            sampled = telemetry.Start(self._job_dir, watch.look).look
+            return self._with_uploads(attempt, sampled) if is_early(self._request.upload) else sampled
         return self._try_cards if step == "setup" else None
+
+    def _with_uploads(self, attempt: int, more: Callable[[], float]) -> Callable[[], float]:
+        # Imported here: few runs upload before their end.
+        from aicrun.agent import beside
+
+        order = beside.order_of(self._order(EARLY_STEP, attempt))
+        variables = self._secrets.variables("upload")
+        self._beside = beside.Beside(
+            order,
+            lambda: beside.own(programs.program(self._home, self._request, EARLY_STEP, attempt)).given(variables),
+            self._wishes,
+            more,
+        )
+        return self._beside.look
 
     def _try_cards(self) -> float:
         """Take the cards if they come free while the job builds, or nobody could use them meanwhile."""
@@ -288,17 +308,6 @@ class Keeper:
             return ending_tree.TICK_S
         return self._cards.tick_s
 
-    def _uploads_after(self, command: StepExit) -> bool:
-        upload = self._request.upload
-        if upload is None or command.step != "command" or command.spawn_error:
-            return False
-        if upload.when == "always":
-            pending = self._wishes.stop()
-            if pending is not None:
-                self._wishes.served(pending)
-            return True
-        return command.code == 0 and not command.stop_sent and self._wishes.stop() is None
-
     def _newest_attempt(self) -> int:
         try:
             end = read_record(os.path.join(self._record_dir, names.END), End)
@@ -307,8 +316,20 @@ class Keeper:
         return end.attempts if end is not None else self._request.first_attempt
 
     def _step(self, step: str, attempt: int) -> StepExit:
+        order = self._order(step, attempt)
+        try:
+            return step_run.run_step(order, self._program(step, attempt), self._wishes)
+        except Refused as error:
+            return step_run.write_spawn_error(order, error.message, error.token)
+        except step_run.NotStarted as error:
+            return step_run.write_spawn_error(order, str(error))
+        finally:
+            if self._beside is not None:
+                self._beside.end()
+
+    def _order(self, step: str, attempt: int) -> step_run.Order:
         request = self._request
-        order = step_run.Order(
+        return step_run.Order(
             request.job_id,
             step,
             attempt,
@@ -324,27 +345,26 @@ class Keeper:
             meanwhile=self._meanwhile(step, attempt),
             secrets=self._secrets.values(),
         )
-        try:
-            program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
-            if step == "setup" and not request.setup.run and not (request.source and request.source.git):
-                program = lean.replace(program, here=self._set_up)
-            if step in ON_CARDS:
-                more = self._cards.seen.variable() if program.is_own else {}
-                program = lean.replace(program, env=dict(program.env, **self._cards.env, **more))
-            if step == "command":
-                # It may have stood in line for a day: a disk that filled meanwhile is told before anything is lost.
-                disk_room.check_full((program.cwd, request.checkpoints))
-                if request.resume is not None:
-                    # Imported here: few runs resume, and every start waits for what its keeper loads.
-                    from aicrun.agent import resuming
 
-                    program = resuming.with_start(self._home, request, program)
-                self._show_environment(program.env)
-            return step_run.run_step(order, program, self._wishes)
-        except Refused as error:
-            return step_run.write_spawn_error(order, error.message, error.token)
-        except step_run.NotStarted as error:
-            return step_run.write_spawn_error(order, str(error))
+    def _program(self, step: str, attempt: int) -> programs.Program:
+        """What the step runs, as it can be run now. Raises `Refused`."""
+        request = self._request
+        program = programs.program(self._home, request, step, attempt).given(self._secrets.variables(step))
+        if step == "setup" and not request.setup.run and not (request.source and request.source.git):
+            program = lean.replace(program, here=self._set_up)
+        if step in ON_CARDS:
+            more = self._cards.seen.variable() if program.is_own else {}
+            program = lean.replace(program, env=dict(program.env, **self._cards.env, **more))
+        if step == "command":
+            # It may have stood in line for a day: a disk that filled meanwhile is told before anything is lost.
+            disk_room.check_full((program.cwd, request.checkpoints))
+            if request.resume is not None:
+                # Imported here: few runs resume, and every start waits for what its keeper loads.
+                from aicrun.agent import resuming
+
+                program = resuming.with_start(self._home, request, program)
+            self._show_environment(program.env)
+        return program
 
     def _set_up(self) -> Optional[int]:
         """The setup in the process that calls it, its exit code; None when it has an environment to build."""
@@ -363,37 +383,8 @@ class Keeper:
             # It is kept for people to look at; a disk that refuses it refuses the start record next, and says so.
             pass
 
-    def _uploaded(self) -> Optional[UploadResult]:
-        try:
-            return read_record(os.path.join(self._record_dir, names.UPLOAD_RESULT), UploadResult)
-        except Unreadable:
-            return None
-
-    def _not_uploaded(self, exits: List[StepExit]) -> Optional[UploadResult]:
-        """What to say of an upload that left no result; None when there was none, or a stop ended it."""
-        last = exits[-1] if exits else None
-        if last is None or last.step != "upload" or last.stop_sent or self._request.upload is None:
-            return None
-        how = "code %s" % last.code if last.code is not None else "signal %s" % last.signal
-        words = last.spawn_error or "it ended with %s and left no result; its log may tell why" % how
-        return UploadResult(self._request.upload.destination, False, error=words, at=last.ended_at)
-
-    def _tell_upload(self) -> None:
-        result = self._uploaded()
-        good = result is not None and result.verified
-        note(self._job_dir, "upload_verified" if good else "upload_failed", detail=result.error if result else "")
-
 
 def _setup_s(request: JobRequest) -> float:
     """How long the setup may take: its own time, that of everything that is brought before, and of the probe."""
     fetches_s = sum(one.timeout_s for one in request.fetches)
     return request.setup.timeout_s + SETUP_GRACE_S + fetches_s + (PROBE_S if programs.has_remote_upload(request) else 0)
-
-
-def _move_aside(folder: str) -> None:
-    for number in range(1, OLD_UPLOADS):
-        try:
-            os.rename(folder, "%s.%d" % (folder, number))
-        except OSError:
-            continue
-        return

@@ -18,6 +18,7 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.state import StepSeen
 from aicrun.wire import names
 from aicrun.wire.jobs import STEPS, StepExit, StepStart
+from aicrun.wire.upload import EARLY_STEP
 
 Answer = Tuple[Dict[str, Any], bytes]
 
@@ -154,7 +155,7 @@ _followed: List[_Followed] = []
 
 def _wanted(body: Dict[str, Any], limit: int) -> "_Wanted":
     step = bodies.text(body, "step", "")
-    if step and step not in STEPS:
+    if step and step not in (*STEPS, EARLY_STEP):
         raise Refused("invalid_request", "there is no step %s" % step[:40], {"field": "step"})
     offset = None if body.get("offset") is None else bodies.number(body, "offset", 0, 1 << 62)
     lines = bodies.number(body, "tail_lines", names.TAIL_LINES, LINES_MOST)
@@ -223,8 +224,9 @@ def _where(home: Home, job_id: str, wanted: _Wanted) -> Tuple[int, str]:
     attempts = os.path.join(home.job_dir(job_id), names.ATTEMPTS)
     numbers = sorted((int(name) for name in listed(attempts) if name.isdigit()), reverse=True)
     for attempt in [wanted.attempt] if wanted.attempt else numbers:
-        begun = [step for step in STEPS if step in listed(os.path.join(attempts, str(attempt)))]
-        if begun and (not wanted.step or wanted.step in begun):
+        there = listed(os.path.join(attempts, str(attempt)))
+        begun = [step for step in STEPS if step in there]
+        if begun and (not wanted.step or wanted.step in there):
             return attempt, wanted.step or begun[-1]
     return wanted.attempt or max(numbers, default=1), wanted.step
 

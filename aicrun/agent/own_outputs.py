@@ -5,13 +5,15 @@ It must not change anything there; why something is left out is told with its na
 
 import os
 import time
-from typing import Dict, List, NamedTuple
+from typing import Callable, Dict, Iterator, List, NamedTuple
 
-from aicrun.agent import checkpoint_files, checkpoint_folder
+from aicrun.agent import checkpoint_files, checkpoint_folder, resuming
+from aicrun.agent.home import Home
 from aicrun.agent.outputs import Output, Outputs, outputs, printable
 from aicrun.agent.targets import CannotUpload
 from aicrun.wire import checkpoint as wire
 from aicrun.wire import lean
+from aicrun.wire.jobs import JobRequest
 
 OLDER = "it was there before the run began"
 MIXED = "it holds files from before the run began"
@@ -53,6 +55,40 @@ def chosen(folder: str, rule: Rule) -> Outputs:
     return lean.replace(found, files=tuple(kept), skipped=found.skipped + lines, missing=missing)
 
 
+def rule_of(home: Home, request: JobRequest) -> Rule:
+    """The rule of a job."""
+    began = resuming.began_at(home, (request.run, request.run_id), request.checkpoints)
+    return Rule(began, request.resume.complete_when if request.resume is not None else "")
+
+
+def lasts_s(rule: Rule, now: float) -> float:
+    """How old what the run made can be at most at `now`."""
+    return now - rule.began if rule.began else float("inf")
+
+
+def whole(folder: str, rule: Rule, is_over: bool = True) -> Iterator[checkpoint_folder.Seen]:
+    """The run's own checkpoints that are whole, newest first; `is_over`: nobody writes there any more."""
+    now = time.time()
+    for seen in checkpoint_folder.each(folder, checkpoint_folder.Moment(now, is_over)):
+        if not why_not(seen, rule, lasts_s(rule, now)) and seen.told.complete != wire.WRITING:
+            yield seen
+
+
+def of_unit(found: Outputs, name: str) -> Outputs:
+    """Those files of `found` that the checkpoint `name` is made of, with what is missing of it."""
+    is_in = _within(name)
+    files = tuple(output for output in found.files if is_in(output.path))
+    return lean.replace(found, files=files, skipped=(), missing=tuple(line for line in found.missing if is_in(line)))
+
+
+def _within(name: str) -> Callable[[str], bool]:
+    """Whether a path, or a line that begins with one, is of the checkpoint of that name."""
+    if name == wire.TOP:
+        return lambda path: os.sep not in path.partition(": ")[0]
+    plain = printable(name)
+    return lambda path: path == name or path.startswith((name + "/", plain + "/", plain + ": "))
+
+
 def check_any(folder: str, found: Outputs) -> None:
     """Raise `CannotUpload` when there is nothing to upload."""
     if found.files:
@@ -66,19 +102,19 @@ def check_any(folder: str, found: Outputs) -> None:
 def _checkpoints(top: str, rule: Rule) -> Dict[str, str]:
     """Each checkpoint's entry in the folder, and why it is left out; empty for one that is not."""
     now = time.time()
-    lasts_s = now - rule.began if rule.began else float("inf")
     moment = checkpoint_folder.Moment(now, is_over=True)
     found = {}
     for seen in checkpoint_folder.each(top, moment):
         entry = wire.TOP if seen.told.name == wire.TOP else os.path.basename(seen.path)
-        found[entry] = _why_not(seen, rule, lasts_s)
+        found[entry] = why_not(seen, rule, lasts_s(rule, now))
     return found
 
 
-def _why_not(seen: checkpoint_folder.Seen, rule: Rule, lasts_s: float) -> str:
-    if seen.told.age_s > lasts_s:
+def why_not(seen: checkpoint_folder.Seen, rule: Rule, most_s: float) -> str:
+    """Why a checkpoint is left out of the upload of a run that lasts for `most_s` by now; empty when it is not."""
+    if seen.told.age_s > most_s:
         return OLDER
-    if seen.oldest_age_s > lasts_s and seen.told.name != wire.TOP:
+    if seen.oldest_age_s > most_s and seen.told.name != wire.TOP:
         return MIXED
     if seen.told.complete == wire.NO:
         return "it is not whole: %s" % seen.told.why

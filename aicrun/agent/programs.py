@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     shutil = later.module("shutil")
 
-OWN_STEPS = ("setup", "upload")
+OWN_STEPS = ("setup", "upload", "early")
 # In front of a preflight that is a command of the person's own, as the request has it.
 OF_A_PERSON = "run:"
 # Our own programs find the state folder by these.

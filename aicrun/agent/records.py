@@ -17,6 +17,7 @@ T = TypeVar("T")
 RECORD_CAP_BYTES = 16 * 1024 * 1024
 ROOM = ".room"
 ROOM_BYTES = 4096
+ASIDE_MOST = 1000
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -206,6 +207,16 @@ def make_private(path: str) -> None:
         # Once more from the front: somebody else may have made it meanwhile.
         make_private(path)
     except FileExistsError:
+        return
+
+
+def set_aside(folder: str) -> None:
+    """Give a step's folder a number behind its name, so that the step can be run once more."""
+    for number in range(1, ASIDE_MOST):
+        try:
+            os.rename(folder, "%s.%d" % (folder, number))
+        except OSError:
+            continue
         return
 
 

@@ -65,22 +65,25 @@ def errand(upload: Upload, subject: str, pauses_s: Tuple[float, ...]) -> Errand:
 class RemoteTarget:
     """A target that a tool of this host writes to; `scratch` is a folder of our own, made and removed here."""
 
-    def __init__(self, upload: Upload, scratch: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, upload: Upload, scratch: str, env: Mapping[str, str], pauses_s: Tuple[float, ...] = PAUSES_S
+    ) -> None:
         self._upload = upload
         self._scratch = scratch
+        self._pauses_s = pauses_s
         self._store, self._shop = workshop(upload, env, LIMIT_S, "the upload's limit")
         self._items: List[_Item] = []
         self._first: Dict[str, Remote] = {}
         self._wrong: List[str] = []
 
-    def begin(self, source: str) -> None:
+    def begin(self, source: str, keeps: bool = False) -> None:
         """See what lies there; raises `CannotUpload`.
 
-        An older manifest goes first: from now on the target is not what it says.
+        An older manifest goes first, unless it `keeps` true: from now on the target is not what it says.
         """
         del source
         self._first = self._tried(lambda: self._store.listing(self._shop))
-        if MANIFEST in self._first:
+        if MANIFEST in self._first and not keeps:
             try:
                 run(self._store.removing(MANIFEST), self._shop, "removing an older manifest")
             except ToolFailed as error:
@@ -125,12 +128,13 @@ class RemoteTarget:
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def faults(self, sent: Tuple[Sent, ...], manifest: bytes) -> Tuple[str, ...]:
-        """List the target and compare every size and every hash that it tells."""
+    def faults(self, sent: Tuple[Sent, ...], manifest: bytes = b"") -> Tuple[str, ...]:
+        """List the target and compare every size and every hash that it tells; of what was not sent, the sizes."""
         listing = self._tried(lambda: self._store.listing(self._shop))
         of_manifest = Sent(MANIFEST, len(manifest), hashlib.sha256(manifest).hexdigest())
         known = {item.sent.path: item for item in self._items}
-        items = [known[one.path] for one in sent] + [_Item(of_manifest, "", _md5(manifest))]
+        items = [known.get(one.path) or _Item(one, "", "") for one in sent]
+        items += [_Item(of_manifest, "", _md5(manifest))] if manifest else []
         found = [self._tried(partial(self._fault, item, listing)) for item in items]
         wrong = tuple(why for why, _ in found if why)
         if not wrong:
@@ -191,7 +195,7 @@ class RemoteTarget:
 
     def _tried(self, deed: Callable[[], _T]) -> _T:
         try:
-            return tool_tries.tried(errand(self._upload, "the upload", PAUSES_S), self._shop, deed)
+            return tool_tries.tried(errand(self._upload, "the upload", self._pauses_s), self._shop, deed)
         except NoRoom as error:
             raise CannotUpload("there is no room left: %s" % error) from error
         except SetupFailed as error:

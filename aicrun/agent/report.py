@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from aicrun.agent import family, hidden_names, history, log_files, outlook, overdue, stall
+from aicrun.agent import family, hidden_names, history, log_files, outlook, overdue, stall, uploaded
 from aicrun.agent.evidence import Known, gather, limits_of, next_attempt
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Launch
@@ -20,6 +20,7 @@ from aicrun.wire.codec import replace
 from aicrun.wire.jobs import Client, End, JobReport, JobRequest, RunRecord, StepExit, StepReport, StepStart, StopIntent
 from aicrun.wire.launched import Launched
 from aicrun.wire.seen import Checkpoints
+from aicrun.wire.upload import Early
 
 
 def report_of(home: Home, run: str, job_id: str, *, events: bool = False) -> JobReport:
@@ -30,8 +31,7 @@ def report_of(home: Home, run: str, job_id: str, *, events: bool = False) -> Job
 
 def report_from(home: Home, known: Known, now: float, *, events: bool = False) -> JobReport:
     """The report of what was gathered, at `now` of this host's clock."""
-    record, seen = known.record, known.evidence
-    where = place(seen)
+    record, seen, where = known.record, known.evidence, place(known.evidence)
     stop = _stop(known, where)
     report = JobReport(
         job_id=record.job_id,
@@ -71,8 +71,13 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         line=known.line if where.phase not in ("ended", "never_started") else None,
         card_allocated=known.card_allocated,
         launched=_launched(known.launch),
+        early=_early(home, record, now),
     )
     return _with_attempts(_with_stall(home, _with_sample(home, report, now), known, now), known)
+
+
+def _early(home: Home, record: RunRecord, now: float) -> Optional[Early]:
+    return uploaded.told(uploaded.read(home, record.run, record.job_id), now) if record.upload is not None else None
 
 
 def _with_sample(home: Home, report: JobReport, now: float) -> JobReport:

@@ -32,7 +32,8 @@ class Order:
     """What to run and for whom; `limit_s` is a fixed deadline (the setup's), None: the wishes' `max_duration_s`.
 
     `held` are descriptors of locks that pump and program inherit; `secrets` are values that the log must not hold.
-    `meanwhile` is called while the step runs and says after how many seconds it wants to be called again.
+    `meanwhile` is called while the step runs and says after how many seconds it wants to be called again. Without
+    `has_group` its tree stays in the control group of the process that runs it.
     """
 
     job_id: str
@@ -48,6 +49,7 @@ class Order:
     held: Tuple[int, ...] = ()
     secrets: Tuple[str, ...] = lean.field(default=(), repr=False)
     meanwhile: Optional[Callable[[], float]] = None
+    has_group: bool = True
 
 
 class NotStarted(Exception):
@@ -150,7 +152,7 @@ class _Step:
         """The child, in a control group of its own for all that it will start; the step runs without one as well."""
         order = self._order
         group = cgroups.Group()
-        if not program.is_alone:
+        if order.has_group and not program.is_alone:
             group = cgroups.make(cgroups.name(order.job_id, order.attempt), cgroups.here())
         self._killed_before = cgroups.kills(group.memory)
         try:

@@ -32,8 +32,11 @@ class CannotUpload(Exception):
 class Target(Protocol):
     """One destination of one scheme."""
 
-    def begin(self, source: str) -> None:
-        """Make the destination ready for the outputs of folder `source`; raises `CannotUpload`."""
+    def begin(self, source: str, keeps: bool = False) -> None:
+        """Make the destination ready for the outputs of folder `source`; raises `CannotUpload`.
+
+        `keeps`: the manifest there stays, for what it says is not touched.
+        """
 
     def send(self, output: Output) -> Sent:
         """Take one file, or put it there at once; raises `CannotUpload` when it keeps changing, or `OSError`."""
@@ -44,8 +47,11 @@ class Target(Protocol):
     def finish(self, manifest: bytes) -> None:
         """Put the manifest there, after everything else."""
 
-    def faults(self, sent: Tuple[Sent, ...], manifest: bytes) -> Tuple[str, ...]:
-        """Read everything back and name what differs; empty when all sizes and hashes agree."""
+    def faults(self, sent: Tuple[Sent, ...], manifest: bytes = b"") -> Tuple[str, ...]:
+        """Read these files back, and the manifest where one is given, and name what differs, a line for each.
+
+        Empty when all sizes and hashes agree.
+        """
 
 
 def target(upload: Upload, job_id: str, home_folder: str) -> Target:
@@ -70,19 +76,23 @@ class FolderTarget:
         self.folder = folder
         self._suffix = ".aicrun-%s.tmp" % job_id
 
-    def begin(self, source: str) -> None:
+    def begin(self, source: str, keeps: bool = False) -> None:
         """Make the folder; raises `CannotUpload` when source and target lie in each other.
 
-        An older manifest goes first: from now on the folder is not what it says.
+        An older manifest goes first, unless it `keeps` true: from now on the folder is not what it says.
         """
         here, there = os.path.realpath(source), os.path.realpath(self.folder)
         if (here + "/").startswith(there + "/") or (there + "/").startswith(here + "/"):
             raise CannotUpload("the target %s and the checkpoint folder %s lie in each other" % (self.folder, source))
         os.makedirs(self.folder, exist_ok=True)
-        _gone(os.path.join(self.folder, MANIFEST))
+        if not keeps:
+            _gone(os.path.join(self.folder, MANIFEST))
 
     def send(self, output: Output) -> Sent:
-        """Copy one file, again when it changed meanwhile."""
+        """Copy one file, again when it changed meanwhile; what lies there already byte for byte is not copied."""
+        there = self._there(output)
+        if there is not None:
+            return there
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(_PAUSE_S)
@@ -105,10 +115,11 @@ class FolderTarget:
         os.replace(stream.name, place)
         _sync(self.folder)
 
-    def faults(self, sent: Tuple[Sent, ...], manifest: bytes) -> Tuple[str, ...]:
+    def faults(self, sent: Tuple[Sent, ...], manifest: bytes = b"") -> Tuple[str, ...]:
         """Read every file back from the disk and compare."""
         found: List[str] = []
-        for item in sent + (Sent(MANIFEST, len(manifest), hashlib.sha256(manifest).hexdigest()),):
+        whole = (Sent(MANIFEST, len(manifest), hashlib.sha256(manifest).hexdigest()),) if manifest else ()
+        for item in sent + whole:
             try:
                 size, digest = _read_back(os.path.join(self.folder, item.path))
             except OSError as error:
@@ -119,6 +130,19 @@ class FolderTarget:
             elif digest != item.sha256:
                 found.append("%s: its SHA-256 differs" % printable(item.path))
         return tuple(found)
+
+    def _there(self, output: Output) -> Optional[Sent]:
+        """The file as it lies there, where it is the same; None when it is to be copied."""
+        try:
+            before, there = os.stat(output.source), os.lstat(os.path.join(self.folder, output.path))
+            if not (stat.S_ISREG(there.st_mode) and there.st_size == before.st_size):
+                return None
+            here = _read_back(output.source)
+            if here != _read_back(os.path.join(self.folder, output.path)):
+                return None
+            return Sent(output.path, *here) if not _changed(before, os.stat(output.source)) else None
+        except OSError:
+            return None
 
     def _copied(self, output: Output) -> Optional[Sent]:
         place = os.path.join(self.folder, output.path)

@@ -3,26 +3,26 @@
 It runs as `boot.py upload JOBDIR`. Only what was read back counts; the checkpoint folder is never changed.
 """
 
-import json
 import os
-import signal
 import sys
 import time
-from typing import Any, Dict, List, Tuple
+from typing import List, Mapping, Optional, Tuple
 
-from aicrun.agent import resuming, vault
+from aicrun.agent import own_outputs, uploaded, vault
+from aicrun.agent.delivery import Delivery, target_of
+from aicrun.agent.delivery import manifest_of as manifest_of
+from aicrun.agent.delivery import moved as delivery_moved
 from aicrun.agent.home import Home, open_home
-from aicrun.agent.outputs import Output, Outputs, printable
+from aicrun.agent.on_term import Stopped, end_by_signal, raise_on_term
+from aicrun.agent.outputs import Outputs, printable
 from aicrun.agent.own_outputs import EVERYTHING, Rule, check_any, chosen
 from aicrun.agent.records import Unreadable, give_room, keep_room, read_record, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
-from aicrun.agent.targets import CannotUpload, Sent, Target, target
+from aicrun.agent.targets import CannotUpload
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import JobRequest, Upload, UploadResult
-from aicrun.wire.tools import REMOTE_SCHEMES
 
-MANIFEST_SCHEMA = 1
 LISTED = 100
 RESULT_BYTES = 64 * 1024
 # A folder of the job that is there only while a tool sends.
@@ -32,7 +32,7 @@ SCRATCH = "to-upload"
 def main(job_folder: str) -> int:
     """Upload the checkpoints of the job whose folder this is: 0 only when everything was verified, else 1."""
     # So that a stop leaves no half-copied file on the target.
-    signal.signal(signal.SIGTERM, _stop)
+    raise_on_term()
     try:
         home = open_home(os.environ)
         request = read_record(os.path.join(job_folder, names.REQUEST), JobRequest)
@@ -42,30 +42,31 @@ def main(job_folder: str) -> int:
         path = os.path.join(home.record_dir(request.run, request.job_id), names.UPLOAD_RESULT)
         # Now, for a disk that is full by then shall not lose what was uploaded.
         keep_room(path, RESULT_BYTES)
-        places = (os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
-        result = upload(request, request.upload, *places, rule=_rule(home, request))
+        whole = _Whole(request, request.upload, own_outputs.rule_of(home, request))
+        where = (os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
+        result, after = whole.run(*where, uploaded.of_run(home, request))
+        redactor = Redactor(vault.read(job_folder).values())
         give_room(path)
-        write_record(path, _hidden(result, Redactor(vault.read(job_folder).values())))
+        write_record(path, _hidden(result, redactor))
+        _remember(home, request, uploaded.tellable(after, redactor))
     except (Refused, Unreadable) as error:
         _say(str(error))
         return 1
     except OSError as error:
         _say("%s: %s" % (error.filename or "the record", error.strerror))
         return 1
-    except _Stopped:
-        # Ended by the signal itself, as the exit record shall say.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
+    except Stopped:
+        end_by_signal()
         return 1
     return 0 if result.verified else 1
 
 
-class _Stopped(BaseException):
-    """A stop's signal arrived."""
-
-
-def _stop(_number: int, _frame: Any) -> None:
-    raise _Stopped
+def _remember(home: Home, request: JobRequest, after: uploaded.Uploaded) -> None:
+    try:
+        uploaded.write(home, request, after)
+    except OSError as error:
+        # What was verified is told all the same; only what could be pruned is not known.
+        _say("%s: %s" % (error.filename or "the record", error.strerror))
 
 
 def upload(
@@ -75,111 +76,81 @@ def upload(
 
     `scratch` is a folder that does not exist, for what a tool needs meanwhile. `rule` leaves out what is not the run's.
     """
-    found = Outputs((), (), ())
-    sent: List[Sent] = []
-    missing: List[str] = []
-    error = ""
-    try:
-        found = chosen(request.checkpoints, rule)
-        missing = list(found.missing)
-        check_any(request.checkpoints, found)
-        stamps = {output.path: _stamp(output) for output in found.files}
-        goal = _target(wanted, request.job_id, home_folder, scratch)
-        goal.begin(request.checkpoints)
-        missing += _send_all(goal, found, sent)
-        missing += goal.deliver()
-        if not missing:
-            missing += _moved(chosen(request.checkpoints, rule), found, stamps)
-        if not missing:
-            manifest = manifest_of(request, tuple(sent))
-            goal.finish(manifest)
-            missing += goal.faults(tuple(sent), manifest)
-        if missing:
-            error = "%d of %d files are not there whole" % (len(missing), len(found.files) + len(found.missing))
-    except CannotUpload as why:
-        error = str(why)
-    except OSError as why:
-        error = "%s: %s" % (printable(str(why.filename or wanted.destination)), why.strerror)
-    result = UploadResult(
-        destination=wanted.destination,
-        verified=not error,
-        files=len(sent),
-        bytes=sum(item.size for item in sent),
-        missing=tuple(missing[:LISTED]),
-        skipped=found.skipped[:LISTED],
-        error=error,
-        at=time.time(),
-    )
-    _tell(result, len(missing))
-    return result
+    return _Whole(request, wanted, rule).run(home_folder, scratch, uploaded.Uploaded(wanted.destination))[0]
 
 
-def manifest_of(request: JobRequest, sent: Tuple[Sent, ...]) -> bytes:
-    """The bytes of `aicrun-manifest.json`: a frozen format, files sorted by path."""
-    files: List[Dict[str, Any]] = [
-        {"path": item.path, "bytes": item.size, "sha256": item.sha256} for item in sorted(sent)
-    ]
-    document = {
-        "schema": MANIFEST_SCHEMA,
-        "run": request.run,
-        "run_id": request.run_id,
-        "job_id": request.job_id,
-        "files": files,
-    }
-    # ASCII, so that a file name which is no UTF-8 survives as an escape.
-    return (json.dumps(document, indent=1) + "\n").encode("ascii")
+class _Whole:
+    """The upload of everything that is the run's own and whole."""
 
+    def __init__(self, request: JobRequest, wanted: Upload, rule: Rule) -> None:
+        self._request = request
+        self._wanted = wanted
+        self._rule = rule
+        self._found = Outputs((), (), ())
 
-def _rule(home: Home, request: JobRequest) -> Rule:
-    began = resuming.began_at(home, (request.run, request.run_id), request.checkpoints)
-    return Rule(began, request.resume.complete_when if request.resume is not None else "")
+    def run(self, home_folder: str, scratch: str, before: uploaded.Uploaded) -> Tuple[UploadResult, uploaded.Uploaded]:
+        """(what came of it, what is verified there now), where `before` was verified there by then."""
+        wanted, request, error = self._wanted, self._request, ""
+        missing: List[str] = []
+        delivery: Optional[Delivery] = None
+        try:
+            self._found = found = chosen(request.checkpoints, self._rule)
+            missing = list(found.missing)
+            there = uploaded.sent_of(tuple(before.by_path().values()))
+            if not there:
+                check_any(request.checkpoints, found)
+            delivery = Delivery(target_of(wanted, request.job_id, home_folder, scratch), request, there)
+            missing += delivery.bring(found, self._changed(before), self._moved)
+            if not missing:
+                delivery.look_again()
+                missing += delivery.seal()
+            if missing:
+                error = "%d of %d files are not there whole" % (len(missing), len(found.files) + len(found.missing))
+        except CannotUpload as why:
+            error = str(why)
+        except OSError as why:
+            error = "%s: %s" % (printable(str(why.filename or wanted.destination)), why.strerror)
+        sent = delivery.verified() if delivery is not None and not error else tuple(delivery.sent) if delivery else ()
+        skipped = self._found.skipped + (delivery.gone if delivery is not None else ())
+        result = UploadResult(
+            destination=wanted.destination,
+            verified=not error,
+            files=len(sent),
+            bytes=sum(item.size for item in sent),
+            missing=tuple(missing[:LISTED]),
+            skipped=skipped[:LISTED],
+            error=error,
+            at=time.time(),
+        )
+        _tell(result, len(missing))
+        return result, self._after(before, delivery) if result.verified and delivery is not None else before
+
+    def _changed(self, before: uploaded.Uploaded) -> Tuple[str, ...]:
+        """The files that are verified there and are others on this host by now."""
+        known = before.by_path()
+        now = {output.path: uploaded.stamp(output) for output in self._found.files if output.path in known}
+        return tuple(path for path, found in now.items() if found != (known[path].size, known[path].mtime_ns))
+
+    def _moved(self, stamps: Mapping[str, uploaded.Stamp]) -> List[str]:
+        return delivery_moved(chosen(self._request.checkpoints, self._rule), self._found, stamps)
+
+    def _after(self, before: uploaded.Uploaded, delivery: Delivery) -> uploaded.Uploaded:
+        """What is verified there, checkpoint by checkpoint, with those of before that are not on this host any more."""
+        there, sent = {one.path for one in delivery.verified()}, delivery.as_sent()
+        kept = tuple(one for one in before.checkpoints if all(file.path in there for file in one.files))
+        after = lean.replace(before, checkpoints=kept, trouble="", trouble_since=0.0, again_at=0.0)
+        for seen in own_outputs.whole(self._request.checkpoints, self._rule):
+            files = own_outputs.of_unit(self._found, seen.told.name).files
+            if not all(one.path in sent for one in files):
+                continue
+            after = after.adding(uploaded.checkpoint_of(seen, files, sent, time.time()))
+        return after
 
 
 def _hidden(result: UploadResult, redactor: Redactor) -> UploadResult:
     """The result as it may be kept: a tool's complaint or a file's name may hold a secret."""
     missing, skipped = (tuple(redactor.text(line) for line in lines) for lines in (result.missing, result.skipped))
     return lean.replace(result, missing=missing, skipped=skipped, error=redactor.text(result.error))
-
-
-def _target(wanted: Upload, job_id: str, home_folder: str, scratch: str) -> Target:
-    if wanted.scheme not in REMOTE_SCHEMES:
-        return target(wanted, job_id, home_folder)
-    # Imported here: a copy to a folder needs none of it.
-    from aicrun.agent.remote_targets import RemoteTarget
-
-    return RemoteTarget(wanted, scratch, os.environ)
-
-
-def _send_all(goal: Target, found: Outputs, sent: List[Sent]) -> List[str]:
-    lost = []
-    for output in found.files:
-        try:
-            sent.append(goal.send(output))
-        except (CannotUpload, PermissionError, FileNotFoundError) as why:
-            words = why.strerror if isinstance(why, OSError) else str(why)
-            lost.append("%s: %s" % (printable(output.path), words))
-    return lost
-
-
-def _stamp(output: Output) -> Tuple[int, int]:
-    try:
-        state = os.stat(output.source)
-    except OSError:
-        return (-1, -1)
-    return (state.st_size, state.st_mtime_ns)
-
-
-def _moved(now: Outputs, then: Outputs, stamps: Dict[str, Tuple[int, int]]) -> List[str]:
-    """What somebody wrote in the checkpoint folder meanwhile: what arrived would be of several moments."""
-    moved = []
-    for output in now.files:
-        if output.path not in stamps:
-            moved.append("%s: it was written while the checkpoints were uploaded" % printable(output.path))
-        elif _stamp(output) != stamps[output.path]:
-            moved.append("%s: it changed while the checkpoints were uploaded" % printable(output.path))
-    gone = set(stamps) - {output.path for output in now.files}
-    moved += ["%s: it went away while the checkpoints were uploaded" % printable(path) for path in sorted(gone)]
-    return moved + [line for line in now.missing if line not in then.missing]
 
 
 def _tell(result: UploadResult, lost: int) -> None:

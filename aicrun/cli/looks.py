@@ -21,7 +21,7 @@ from aicrun.lifecycle.events import Happening, LogBytes, Remark, StepBegan, Step
 from aicrun.plan.words import harmless, size
 from aicrun.spec.sizes import duration_s
 
-STEPS = ("setup", "preflight", "command", "upload")
+STEPS = ("setup", "preflight", "command", "upload", "early")
 
 
 @click.command("list", epilog="Example: aicrun list --status failed --all")
@@ -123,7 +123,7 @@ def _no_diff(found: api.Found) -> str:
     type=click.Choice(STEPS),
     metavar="STEP",
     default=None,
-    help="The log of setup, command or upload; default: the command, once it started.",
+    help="The log of setup, command, upload, or early (uploads while it ran); default: the command, once it started.",
 )
 @click.option(
     "--attempt", type=click.IntRange(min=1), metavar="N", default=None, help="Of this attempt; default: the newest."

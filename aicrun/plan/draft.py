@@ -107,6 +107,7 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         fetches=fetches(wanted, site.machine, site.reading.home),
         room=needed_room(wanted, site.machine, site.reading),
         resume=_resume(spec, values),
+        keep=spec.checkpoints.keep,
     )
 
 
@@ -243,8 +244,9 @@ def _upload(spec: RunSpec, values: Mapping[str, str], home: str) -> Upload | Non
         # The name of a remote alone is its start, `remote:/` its root.
         joint = "" if target.endswith((":", ":/")) else "/"
         destination = f"{target if not joint else target.rstrip('/')}{joint}{values['run.id']}/"
-    carrier = (wanted.tool, wanted.endpoint, wanted.profile) if wanted.scheme in REMOTE_SCHEMES else ()
-    return Upload(target, wanted.scheme, destination, wanted.layout, wanted.when, wanted.required, *carrier)
+    carrier = (wanted.tool, wanted.endpoint, wanted.profile) if wanted.scheme in REMOTE_SCHEMES else ("", "", "")
+    told = (wanted.layout, wanted.when, wanted.required, *carrier, wanted.every_s)
+    return Upload(target, wanted.scheme, destination, *told)
 
 
 def _filled_setup(setup: Setup, values: Mapping[str, str]) -> Setup:

@@ -120,8 +120,16 @@ def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: s
     upload, spec_upload = draft.upload, wanted.spec.checkpoints.upload
     if upload is not None and spec_upload is not None:
         what = wanted.spec.checkpoints.path or "checkpoints"
-        tail = "; must be verified" if upload.required else ""
+        tail = _moments(upload.when, upload.every_s, draft.keep) + ("; must be verified" if upload.required else "")
         yield "upload", f"{words.harmless(what)} to {shown(upload.destination)} with {spec_upload.tool}{tail}"
+
+
+def _moments(when: str, every_s: int, keep: int) -> str:
+    """When it is uploaded beside the end, and what is pruned: nothing for what goes without saying."""
+    each = "; each while it trains" if when == "each" else ""
+    each = f"; the newest every {words.typed(every_s)} while it trains" if every_s else each
+    pruned = f"; {words.counted(keep, 'checkpoint')} stay{'s' if keep == 1 else ''} there" if keep else ""
+    return each + pruned
 
 
 def _setup(wanted: Wanted, draft: JobRequest, reading: HostReading, waits: bool) -> str:

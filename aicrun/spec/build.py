@@ -110,7 +110,9 @@ def run_spec(root: Node, file: str, folder: str, overrides: tuple[str, ...]) -> 
         limits=_limits(tree),
         queue_wait_s=86400 if wait is None else wait,
         queue_priority=tree.number("queue", "priority") or 0,
-        checkpoints=CheckpointSpec(tree.text("checkpoints", "path"), _upload(tree)),
+        checkpoints=CheckpointSpec(
+            tree.text("checkpoints", "path"), _upload(tree), tree.number("checkpoints", "keep") or 0
+        ),
         progress=_progress(root),
         notes=tree.text("notes"),
         overrides=overrides,
@@ -311,17 +313,18 @@ def _upload(tree: _Tree) -> UploadSpec | None:
     path = ("checkpoints", "upload")
     if tree.root.at(*path) is None:
         return None
-    to = tree.text(*path, "to")
-    scheme = to.partition(":")[0]
+    to, when = tree.text(*path, "to"), tree.text(*path, "when", default="success")
+    scheme, pause = to.partition(":")[0], when.partition(":")[2]
     return UploadSpec(
         to=to,
         scheme=scheme,
         tool=tree.text(*path, "with", default=TARGETS[scheme][0][0]),
         layout=tree.text(*path, "layout", default="exact" if scheme == "hf" else "run"),
-        when=tree.text(*path, "when", default="success"),
+        when=when,
         required=tree.flag(*path, "required", default=True),
         endpoint=tree.text(*path, "endpoint"),
         profile=tree.text(*path, "profile"),
+        every_s=(duration_s(pause) or 0) if pause else 0,
     )
 
 

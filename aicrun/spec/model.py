@@ -108,7 +108,7 @@ UPLOAD_SCHEMES = ("file", "s3", "rclone")
 class UploadSpec:
     """The checkpoint target; `to` may hold placeholders; `tool` is what carries it (`copy`, `aws`, …).
 
-    `endpoint` and `profile` are those of an S3 server.
+    `endpoint` and `profile` are those of an S3 server. `every_s` belongs to a `when` that begins with `every`.
     """
 
     to: str
@@ -119,14 +119,19 @@ class UploadSpec:
     required: bool = True
     endpoint: str = ""
     profile: str = ""
+    every_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSpec:
-    """Where the command writes checkpoints (empty: `$AICRUN_CHECKPOINT_DIR` alone) and where they go."""
+    """Where the command writes checkpoints (empty: `$AICRUN_CHECKPOINT_DIR` alone) and where they go.
+
+    `keep` above 0: so many of the newest stay on the machine when what is verified uploaded is pruned.
+    """
 
     path: str = ""
     upload: UploadSpec | None = None
+    keep: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from aicrun.spec.grammar import nearest
 from aicrun.spec.inputs import account_findings, input_findings, missing_inputs
 from aicrun.spec.nodes import Node, Path, dotted
 from aicrun.spec.setups import exclusive, missing_files, setup_findings
-from aicrun.spec.sizes import size_range_mib, version_range
+from aicrun.spec.sizes import duration_s, size_range_mib, version_range
+from aicrun.spec.unsupported import upload_example
 from aicrun.spec.values import short
 
 COMMAND_CAP_BYTES = 65536
@@ -38,6 +39,7 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _paths(root)
     yield from setup_findings(root)
     yield from _upload(root)
+    yield from _moments(root)
     yield from _patterns(root)
     yield from _command(root)
     yield from _resume(root)
@@ -153,6 +155,25 @@ def _upload(root: Node) -> Iterator[Finding]:
             "AIC-E127", message, range_of(node), path, helps=("the forms: aicrun explain checkpoints.upload.to",)
         )
     yield from _tool(root, scheme, tools)
+
+
+def _moments(root: Node) -> Iterator[Finding]:
+    """What stays on the machine is told apart by what was uploaded; a pause between uploads is one."""
+    above = root.at("checkpoints")
+    if above is not None and "keep" in above.keys and "upload" not in above.keys:
+        message = '"checkpoints.keep" prunes only what is verified uploaded, and nothing is uploaded'
+        help_ = f"add upload: {{to: {upload_example()}}}, or let the command prune its checkpoints"
+        where = range_of(above.keys["keep"])
+        yield Finding("AIC-E133", message, where, ("checkpoints", "keep"), helps=(help_,))
+    when = root.at("checkpoints", "upload", "when")
+    word, colon, pause = ((when.text or "") if when is not None else "").partition(":")
+    if when is not None and word == "every" and colon and duration_s(pause) in (None, 0):
+        is_zero = duration_s(pause) == 0
+        wrong = "is no pause" if is_zero else "is no duration: w, d, h, m and s stand in this order"
+        message = f'"checkpoints.upload.when" says every "{short(pause)}", which {wrong}'
+        help_ = "write each, or every:30m" if is_zero else "write every:1h30m"
+        path: Path = ("checkpoints", "upload", "when")
+        yield Finding("AIC-E117" if is_zero else "AIC-E122", message, range_of(when), path, helps=(help_,))
 
 
 def _tool(root: Node, scheme: str, tools: tuple[str, ...]) -> Iterator[Finding]:

@@ -19,7 +19,6 @@ NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
     (("notify",), (), "use aicrun wait"),
     (("params",), (), "use one --set for each run, with a name of its own"),
     (("checkpoints", "keep"), (), "let the command prune its checkpoints"),
-    (("checkpoints", "upload", "when"), ("success", "always"), "write success or always"),
 )
 RESERVED = ("nodes", "share", "after")
 

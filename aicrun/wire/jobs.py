@@ -14,6 +14,9 @@ from aicrun.wire.names import SCHEMA as SCHEMA
 from aicrun.wire.room import Room
 from aicrun.wire.seen import Checkpoints, Event, InLine
 from aicrun.wire.source import Source as Source
+from aicrun.wire.upload import Early
+from aicrun.wire.upload import Upload as Upload
+from aicrun.wire.upload import UploadResult as UploadResult
 
 STEPS = ("setup", "preflight", "command", "upload")
 
@@ -55,21 +58,6 @@ class Setup:
     project: bool = False
     index: Tuple[str, ...] = ()
     wheels: str = ""
-
-
-@lean.dataclass(frozen=True)
-class Upload:
-    """Where checkpoints go after the command: `destination` is resolved, `tool` carries them, the rest as written."""
-
-    to: str
-    scheme: str
-    destination: str
-    layout: str = "run"
-    when: str = "success"
-    required: bool = True
-    tool: str = ""
-    endpoint: str = ""
-    profile: str = ""
 
 
 @lean.dataclass(frozen=True)
@@ -122,6 +110,7 @@ class JobRequest:
     `preflight` is empty for none, `auto` (where torch is installed), `cuda`, `rocm`, or `run:` and a command.
     `inputs` are files and folders of the host by name, which the command reads and nobody changes; `fetches` are those
     of them that are brought there first. `room` is what the host looks for on its disks before it takes the job.
+    `keep` above 0: so many of the newest checkpoints stay when those that are verified uploaded are pruned.
     """
 
     job_id: str
@@ -165,6 +154,7 @@ class JobRequest:
     fetches: Tuple[Fetch, ...] = ()
     room: Tuple[Room, ...] = ()
     resume: Optional[Resume] = None
+    keep: int = 0
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
@@ -268,22 +258,6 @@ class StopIntent:
     by: str
     grace_s: int
     at: float
-    schema: int = SCHEMA
-    extra: Dict[str, Any] = lean.field(default_factory=dict)
-
-
-@lean.dataclass(frozen=True)
-class UploadResult:
-    """What an upload achieved; `verified` only after the target was read back and every size and hash agreed."""
-
-    destination: str
-    verified: bool
-    files: int = 0
-    bytes: int = 0
-    missing: Tuple[str, ...] = ()
-    skipped: Tuple[str, ...] = ()
-    error: str = ""
-    at: float = 0.0
     schema: int = SCHEMA
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
@@ -397,4 +371,5 @@ class JobReport:
     first_attempt: int = 1
     stalled_s: Optional[float] = None
     stall_limit_s: Optional[int] = None
+    early: Optional[Early] = None
     extra: Dict[str, Any] = lean.field(default_factory=dict)

@@ -22,6 +22,7 @@ SUPERVISION = "supervision.json"
 FORGOTTEN = "forgotten.json"
 UPLOAD_RESULT = "upload.json"
 UPLOAD_EXIT = "upload-exit.json"
+UPLOADED = "uploaded.json"
 SOURCE_DIFF = "source.diff"
 
 # Files of a job folder, in `<jobs root>/jobs/<job id>/`; private, swept a week after the end.

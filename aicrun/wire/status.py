@@ -8,6 +8,7 @@ from typing import Optional
 
 from aicrun.wire import lean
 from aicrun.wire.jobs import JobReport, NextAttempt, StepExit, StepReport
+from aicrun.wire.upload import Early
 
 
 class Status(enum.Enum):
@@ -117,6 +118,9 @@ EVENTS = (
     "stalled",
     "stall_over",
     "resumes",
+    "checkpoint_uploaded",
+    "uploads_failing",
+    "uploads_recovered",
 )
 
 
@@ -160,6 +164,8 @@ def status_of(report: JobReport) -> Standing:
         why = "" if report.supervised else "its keeper is gone: the exit code will not be known"
         if report.stalled_s is not None:
             why = "; ".join(filter(None, (silence_words(report.stalled_s, report.stall_limit_s), why)))
+        if report.phase == "command" and report.early is not None and report.early.trouble:
+            why = "; ".join(filter(None, (why, trouble_words(report.early))))
         return Standing(Status.IN_PROGRESS, phase=phase, why=why)
     return Standing(Status.BUILDING, phase="setup" if report.phase == "between" else report.phase)
 
@@ -176,6 +182,12 @@ def silence_words(silent_s: float, limit_s: Optional[int]) -> str:
     """`no output for 32m (limits.stall 30m)`."""
     limit = " (limits.stall %s)" % _span(limit_s) if limit_s is not None else ""
     return "no output for %s%s" % (_span(silent_s), limit)
+
+
+def trouble_words(early: Early) -> str:
+    """`uploads fail since 5m: connection refused; tried again in 2m`."""
+    again = "; tried again in %s" % _span(early.again_s) if early.again_s else ""
+    return "uploads fail since %s: %s%s" % (_span(early.trouble_age_s or 0.0), early.trouble, again)
 
 
 def _span(seconds: float) -> str:

@@ -11,9 +11,9 @@ import pytest
 from frozen import frozen
 from unit.wire.examples import bare, filled, records
 
-from aicrun.wire import calls, codec, facts, fetch, hashes, jobs, names, room, seen, source, status
+from aicrun.wire import calls, codec, facts, fetch, hashes, jobs, names, room, seen, source, status, upload
 
-RECORDS = (*records(jobs), *records(seen), *records(source), *records(fetch), *records(room))
+RECORDS = (*records(jobs), *records(seen), *records(source), *records(fetch), *records(room), *records(upload))
 READINGS = records(facts)
 KEPT = tuple(kind for kind in RECORDS if "schema" in {field.name for field in dataclasses.fields(kind)})
 

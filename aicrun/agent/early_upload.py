@@ -1,0 +1,209 @@
+"""Uploads checkpoints while the command that writes them still runs: each that is complete, or the newest now and then.
+
+It runs as `boot.py early JOBDIR` beside the command, with less right to the machine than it. It must not wait for a
+target, nor hinder the command: what fails is told and tried again later.
+"""
+
+import os
+import sys
+import time
+from typing import List, Mapping, Optional, Tuple
+
+from aicrun.agent import checkpoint_folder, hidden_names, history, hooks, own_outputs, uploaded, vault
+from aicrun.agent.build import SetupFailed
+from aicrun.agent.delivery import Delivery, moved, target_of
+from aicrun.agent.home import Home, open_home
+from aicrun.agent.on_term import Stopped, end_by_signal, raise_on_term
+from aicrun.agent.outputs import Outputs, outputs, printable
+from aicrun.agent.records import Unreadable, read_record
+from aicrun.agent.redact import Redactor
+from aicrun.agent.refused import Refused
+from aicrun.agent.targets import CannotUpload
+from aicrun.wire import lean, names
+from aicrun.wire.jobs import JobRequest, Upload
+
+# Of ten, when the processors are wanted by all: the kernel derives the right to the disk from it as well.
+NICE = 10
+# How often the folder is looked at, and for how small a part of the time.
+LOOK_S = hooks.number("EARLY_LOOK_MS", 5000) / 1000.0
+LOOK_MOST_S, LOOK_SHARE = 60.0, 20.0
+# A checkpoint that a reader found whole may still get a file.
+QUIET_S = hooks.number("EARLY_QUIET_MS", 5000) / 1000.0
+# The pauses after tries that failed one after another; the last one stays.
+PAUSES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+SCRATCH = "to-upload-early"
+
+
+def main(job_folder: str) -> int:
+    """Upload what becomes complete until a signal ends it; 1 when the job cannot be read."""
+    raise_on_term()
+    try:
+        os.nice(NICE)
+        home = open_home(os.environ)
+        request = read_record(os.path.join(job_folder, names.REQUEST), JobRequest)
+        if request is None or request.upload is None:
+            _say("this job has no upload")
+            return 1
+        rounds = Rounds(home, request, request.upload)
+        while True:
+            began = time.monotonic()
+            rounds.look()
+            took_s = time.monotonic() - began
+            time.sleep(max(LOOK_S, min(LOOK_MOST_S, took_s * LOOK_SHARE)))
+    except (Refused, Unreadable) as error:
+        _say(str(error))
+        return 1
+    except Stopped:
+        end_by_signal()
+        return 1
+
+
+class Rounds:
+    """One look after another; what was verified so far is on the disk after each checkpoint."""
+
+    def __init__(self, home: Home, request: JobRequest, wanted: Upload) -> None:
+        self._home = home
+        self._request = request
+        self._wanted = wanted
+        self._folder = request.checkpoints
+        self._redactor = Redactor(vault.read(home.job_dir(request.job_id)).values())
+        self._kept = uploaded.of_run(home, request)
+        self._rule = own_outputs.rule_of(home, request)
+        self._failed = 0
+        self._again_at = self._due_at = 0.0
+        self._told: List[str] = []
+
+    def look(self) -> None:
+        """Upload what is due now; whatever is in the way is told, and tried again when its pause is over."""
+        if time.monotonic() < max(self._again_at, self._due_at):
+            return
+        try:
+            for seen in self._due():
+                began = time.monotonic()
+                self._upload(seen)
+                self._due_at = began + self._wanted.every_s
+                self._recovered()
+        except (CannotUpload, SetupFailed) as error:
+            self._trouble(str(error))
+        except OSError as error:
+            self._trouble("%s: %s" % (printable(str(error.filename or self._wanted.destination)), error.strerror))
+
+    def _due(self) -> List[checkpoint_folder.Seen]:
+        """Whole checkpoints that are not verified there as they are now, newest first: all, or the newest one."""
+        found: List[checkpoint_folder.Seen] = []
+        everything: Optional[Outputs] = None
+        for seen in own_outputs.whole(self._folder, self._rule, is_over=False):
+            if seen.told.age_s < QUIET_S:
+                continue
+            everything = everything or outputs(self._folder)
+            files = own_outputs.of_unit(everything, seen.told.name)
+            before = self._kept.named(seen.told.name)
+            if self._is_hidden(seen, files) or not files.files:
+                continue
+            if before is None or not uploaded.is_as_sent(
+                before, {one.path: uploaded.stamp(one) for one in files.files}
+            ):
+                found.append(seen)
+            if self._wanted.every_s:
+                break
+        return found
+
+    def _is_hidden(self, seen: checkpoint_folder.Seen, files: Outputs) -> bool:
+        """Whether a name holds a secret: nothing of it may stand in a record before the run's end."""
+        paths = [output.path for output in files.files] + [seen.told.name]
+        return any(self._redactor.text(path) != path for path in paths)
+
+    def _upload(self, seen: checkpoint_folder.Seen) -> None:
+        """One checkpoint, to the end: verified there, in the manifest, in the record. Raises when it was not."""
+        name, request = seen.told.name, self._request
+        found = own_outputs.of_unit(outputs(self._folder), name)
+        if found.missing:
+            return self._tell_once("%s is not uploaded: %s" % (printable(name), found.missing[0]))
+        changed = self._changed(found)
+        if changed:
+            # First here, then there: what is about to be written over is verified no more.
+            self._keep(self._kept.without(name))
+        there = uploaded.sent_of(tuple(self._kept.by_path().values()))
+        where = (os.environ.get("HOME", "/"), os.path.join(self._home.job_dir(request.job_id), SCRATCH))
+        delivery = Delivery(target_of(self._wanted, request.job_id, *where, is_early=True), request, there)
+        hooks.reached("early.begin")
+        missing = delivery.bring(found, changed, lambda stamps: self._moved(name, found, stamps))
+        hooks.reached("early.sent")
+        missing = missing or delivery.seal()
+        if missing and self._is_other(seen):
+            return self._tell_once("%s was changed or removed while it was uploaded" % printable(name))
+        if missing:
+            raise CannotUpload(missing[0])
+        hooks.reached("early.sealed")
+        self._keep(self._kept.adding(uploaded.checkpoint_of(seen, found.files, delivery.as_sent(), time.time())))
+        hooks.reached("early.kept")
+        words = (printable(name), len(found.files), sum(one.size for one in delivery.sent))
+        _say("uploaded and verified: %s, %d files, %d bytes" % words)
+        self._note("checkpoint_uploaded", hidden_names.shown(self._home, request.run, request.job_id, seen.path))
+        return None
+
+    def _changed(self, found: Outputs) -> Tuple[str, ...]:
+        """The verified files that the upload of `found` writes over with others."""
+        known = self._kept.by_path()
+        return tuple(
+            one.path
+            for one in found.files
+            if one.path in known and uploaded.stamp(one) != (known[one.path].size, known[one.path].mtime_ns)
+        )
+
+    def _moved(self, name: str, then: Outputs, stamps: Mapping[str, uploaded.Stamp]) -> List[str]:
+        return moved(own_outputs.of_unit(outputs(self._folder), name), then, stamps)
+
+    def _is_other(self, seen: checkpoint_folder.Seen) -> bool:
+        """Whether the checkpoint is not what it was: then the target is not to blame."""
+        try:
+            now = checkpoint_folder.one(seen.path, checkpoint_folder.Moment(time.time()))
+        except OSError:
+            return True
+        return (now.told.bytes, now.told.files) != (
+            seen.told.bytes,
+            seen.told.files,
+        ) or now.told.age_s < seen.told.age_s
+
+    def _recovered(self) -> None:
+        if self._failed:
+            self._note("uploads_recovered", "")
+        self._failed, self._again_at = 0, 0.0
+        if self._kept.trouble:
+            self._keep(lean.replace(self._kept, trouble="", trouble_since=0.0, again_at=0.0))
+
+    def _trouble(self, words: str) -> None:
+        """Tell it, once for each series, and let it pass for a while."""
+        pause_s = PAUSES_S[min(self._failed, len(PAUSES_S) - 1)]
+        pause_s = hooks.number("FETCH_PAUSE_MS", int(pause_s * 1000)) / 1000.0
+        since = self._kept.trouble_since if self._kept.trouble else time.time()
+        told = self._redactor.text(words)
+        _say("not uploaded: %s; trying again in %d s" % (words, pause_s))
+        if not self._failed:
+            self._note("uploads_failing", told)
+        self._failed += 1
+        self._again_at = time.monotonic() + pause_s
+        try:
+            self._keep(
+                lean.replace(self._kept, trouble=told[:500], trouble_since=since, again_at=time.time() + pause_s)
+            )
+        except OSError:
+            # A full disk: the words are lost, what was verified stands as it was.
+            pass
+
+    def _keep(self, kept: uploaded.Uploaded) -> None:
+        uploaded.write(self._home, self._request, kept)
+        self._kept = kept
+
+    def _note(self, event: str, detail: str) -> None:
+        history.note(self._home.job_dir(self._request.job_id), event, detail=detail)
+
+    def _tell_once(self, words: str) -> None:
+        if words not in self._told:
+            self._told.append(words)
+            _say(words)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,176 @@
+"""Checkpoints that are uploaded while the command runs: each whole one, once; no fault of theirs harms a training."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+from agent_rig import Rig
+from support import until
+
+from aicrun.wire import names
+from aicrun.wire.jobs import Limits, Upload
+from aicrun.wire.status import Status, status_of
+
+# Looked at often, and a whole one is taken at once.
+QUICKLY = {"AICRUN_TEST_EARLY_LOOK_MS": "50", "AICRUN_TEST_EARLY_QUIET_MS": "0", "AICRUN_TEST_FETCH_PAUSE_MS": "50"}
+# A checkpoint of a trainer that keeps its state, which it writes last; `save N` in a shell of the run.
+SAVE = (
+    'save() { mkdir -p "$OUT/checkpoint-$1"; echo "weights $1" >"$OUT/checkpoint-$1/model.bin";'
+    ' echo "{\\"global_step\\": $1}" >"$OUT/checkpoint-$1/trainer_state.json"; }; '
+    'await() { while [ ! -e "$HOME/$1" ]; do sleep 0.05; done; }; '
+)
+
+
+def started(rig: Rig, command: str, when: str = "each", run: str = "early-run", **fields: Any) -> str:
+    """A job that uploads to a folder of the account while `command` runs."""
+    out = rig.home / "out"
+    out.mkdir(exist_ok=True)
+    every_s = {"each": 0}.get(when, 3600)
+    upload = Upload("file:~/kept", "file", f"file:{rig.home}/kept", "exact", when, every_s=every_s)
+    variables = {**QUICKLY, "OUT": str(out), "HOME": str(rig.home), **fields.pop("variables", {})}
+    fields = {"checkpoints": str(out), "upload": upload, **fields}
+    return rig.start(run, SAVE + command, variables=variables, **fields)
+
+
+def there(rig: Rig) -> dict[str, int]:
+    """What the manifest at the target says, once it was compared with what lies there: files by path."""
+    path = rig.home / "kept/aicrun-manifest.json"
+    if not path.exists():
+        return {}
+    files = json.loads(path.read_text())["files"]
+    for file in files:
+        assert (rig.home / "kept" / file["path"]).stat().st_size == file["bytes"]
+    return {file["path"]: file["bytes"] for file in files}
+
+
+def has(rig: Rig, *steps: int) -> bool:
+    return {f"checkpoint-{step}/model.bin" for step in steps} <= set(there(rig))
+
+
+def events(rig: Rig, job: str) -> list[str]:
+    return [event.event for event in rig.report(job).events]
+
+
+def beside(rig: Rig, job: str) -> int:
+    """The pid of the program that uploads early."""
+    return rig.running(job, "early")
+
+
+def test_each_whole_checkpoint_is_there_while_the_command_still_runs(rig: Rig) -> None:
+    half = 'mkdir "$OUT/checkpoint-3"; echo w >"$OUT/checkpoint-3/model.bin"'
+    job = started(rig, f"save 1; save 2; {half}; await go")
+    until(lambda: has(rig, 1, 2), 60)
+    report = rig.report(job)
+    assert status_of(report).status is Status.IN_PROGRESS and report.early is not None
+    until(lambda: (early := rig.report(job).early) is not None and early.verified == 2)
+    assert not has(rig, 3), "it lacks what its trainer writes last"
+    # Each once: what did not change is not sent again.
+    times = {path: path.stat().st_mtime_ns for path in (rig.home / "kept").rglob("model.bin")}
+    (rig.home / "out/checkpoint-3/trainer_state.json").write_text('{"global_step": 3}')
+    until(lambda: has(rig, 1, 2, 3), 60)
+    assert all(path.stat().st_mtime_ns == then for path, then in times.items())
+    (rig.home / "go").touch()
+    report = rig.ended(job)
+    assert status_of(report).status is Status.SUCCEEDED and report.upload is not None and report.upload.verified
+    assert events(rig, job).count("checkpoint_uploaded") == 3 and "leftovers_killed" not in events(rig, job)
+    assert all(path.stat().st_mtime_ns == then for path, then in times.items())
+    assert b"uploaded and verified: checkpoint-2" in rig.log(job, "early")
+
+
+def test_every_takes_the_newest_and_then_waits(rig: Rig) -> None:
+    job = started(rig, "save 1; save 2; await more; save 3; await go", "every:1h")
+    until(lambda: has(rig, 2), 60)
+    (rig.home / "more").touch()
+    until(lambda: (rig.home / "out/checkpoint-3/trainer_state.json").exists())
+    assert not has(rig, 1) and not has(rig, 3)
+    (rig.home / "go").touch()
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED
+    assert has(rig, 1, 2, 3), "what was not due is there at the end"
+
+
+def test_a_run_that_failed_has_its_last_checkpoint_there_and_has_failed(rig: Rig) -> None:
+    job = started(rig, "await go; save 1; exit 3")
+    rig.running(job)
+    (rig.home / "go").touch()
+    report = rig.ended(job)
+    standing = status_of(report)
+    assert (standing.status, standing.code) == (Status.FAILED, 3)
+    assert report.upload is not None and report.upload.verified and has(rig, 1)
+
+
+def test_a_stop_ends_the_upload_too_and_what_was_verified_stays(rig: Rig) -> None:
+    job = started(rig, "save 1; await go")
+    until(lambda: has(rig, 1), 60)
+    pid = beside(rig, job)
+    rig.call("stop", job_id=job, by="ana", grace_s=5)
+    assert status_of(rig.ended(job)).status is Status.STOPPED
+    assert not Path(f"/proc/{pid}").exists() and has(rig, 1)
+
+
+def test_a_target_that_fails_for_a_while_is_told_and_tried_again(rig: Rig) -> None:
+    kept = rig.home / "kept"
+    kept.write_text("a file stands where the folder should be")
+    job = started(rig, "save 1; await go")
+    until(lambda: (early := rig.report(job).early) is not None and early.trouble, 60)
+    standing = rig.standing(job)
+    assert standing.status is Status.IN_PROGRESS and "uploads fail since" in standing.why
+    kept.unlink()
+    until(lambda: has(rig, 1), 60)
+    until(lambda: "uploads_recovered" in events(rig, job))
+    assert events(rig, job).count("uploads_failing") == 1 and rig.standing(job).why == ""
+    (rig.home / "go").touch()
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED
+
+
+def exits(rig: Rig, job: str) -> list[Any]:
+    """How the programs that upload early ended; one that is started again has its folder to itself."""
+    folders = rig.step(job, "early").parent.glob("early*")
+    return [json.loads((one / names.STEP_EXIT).read_text()) for one in folders if (one / names.STEP_EXIT).exists()]
+
+
+def test_an_upload_that_is_killed_at_any_moment_harms_nothing(rig: Rig) -> None:
+    for at, place in enumerate(("early.begin", "early.sent", "early.sealed", "early.kept")):
+        for name in ("kept", "out"):
+            shutil.rmtree(rig.home / name, ignore_errors=True)
+        (rig.home / "go").unlink(missing_ok=True)
+        job = started(rig, "save 1; await go", run=f"early-{at}", variables={"AICRUN_TEST_HOOK": f"{place}:kill"})
+        until(lambda job=job: any(end["signal"] == signal.SIGKILL for end in exits(rig, job)), 60)
+        assert rig.standing(job).status is Status.IN_PROGRESS
+        # The manifest names nothing that does not lie there, whenever it was killed.
+        assert not there(rig) or has(rig, 1)
+        assert bool(there(rig)) == (place in ("early.sealed", "early.kept")), place
+        assert (rig.report(job).early is not None) == (place == "early.kept"), place
+        (rig.home / "go").touch()
+        assert status_of(rig.ended(job, 60)).status is Status.SUCCEEDED and has(rig, 1), place
+
+
+def test_a_keeper_that_is_killed_takes_its_upload_along_and_loses_nothing(rig: Rig) -> None:
+    job = started(rig, "save 1; await go", limits=Limits(grace_s=1))
+    until(lambda: has(rig, 1) and rig.report(job).early, 60)
+    pid = beside(rig, job)
+    os.kill(rig.keeper(job), signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{pid}").exists(), 30)
+    report = rig.report(job)
+    assert status_of(report).status is Status.IN_PROGRESS, "the training goes on without its keeper"
+    assert report.early is not None and report.early.newest == "checkpoint-1"
+    (rig.home / "go").touch()
+    report = rig.ended(job)
+    assert status_of(report).status is Status.UNKNOWN
+    rig.call("upload", job_id=job, by="ana")
+    until(lambda: (found := rig.report(job).upload) is not None and found.verified, 60)
+    assert has(rig, 1)
+
+
+def test_a_checkpoint_that_is_written_over_is_sent_again_and_never_told_as_what_it_was(rig: Rig) -> None:
+    job = started(rig, "save 1; await more; echo other weights >$OUT/checkpoint-1/model.bin; await go")
+    until(lambda: has(rig, 1), 60)
+    (rig.home / "more").touch()
+    until(lambda: there(rig).get("checkpoint-1/model.bin") == len("other weights\n"), 60)
+    assert (rig.home / "kept/checkpoint-1/model.bin").read_text() == "other weights\n"
+    (rig.home / "go").touch()
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED
