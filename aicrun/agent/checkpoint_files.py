@@ -80,6 +80,11 @@ def of_file(path: str) -> Said:
     return Said(step=step_of(name), faults=tuple(faults), is_known=is_known)
 
 
+def best_of(folder: str) -> str:
+    """The path or name of the best checkpoint so far by the state in `folder`; empty when it tells none."""
+    return _words((_object(folder, TRAINER_STATE, [TRAINER_STATE]) or {}).get("best_model_checkpoint"))
+
+
 def is_model(name: str) -> bool:
     """Whether a file of that name holds a model's weights."""
     return name.endswith(SAFETENSORS) or bool(_MODEL.match(name))

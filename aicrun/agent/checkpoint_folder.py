@@ -9,7 +9,7 @@ import stat
 from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from aicrun.agent import checkpoint_files
-from aicrun.agent.outputs import MANIFEST, printable
+from aicrun.agent.outputs import MANIFEST, PRUNED, printable
 from aicrun.wire import checkpoint as wire
 from aicrun.wire.jobs import UploadResult
 
@@ -150,6 +150,8 @@ def _entries(folder: str) -> List[_Entry]:
     try:
         with os.scandir(folder) as listing:
             for entry in listing:
+                if entry.name.startswith(PRUNED):
+                    continue
                 try:
                     found.append((entry.stat(follow_symlinks=False), entry))
                 except OSError:

@@ -69,6 +69,8 @@ class Rounds:
         self._redactor = Redactor(vault.read(home.job_dir(request.job_id)).values())
         self._kept = uploaded.of_run(home, request)
         self._rule = own_outputs.rule_of(home, request)
+        self._where = (os.environ.get("HOME", "/"), os.path.join(home.job_dir(request.job_id), SCRATCH))
+        self._pruned: Optional[uploaded.Uploaded] = None
         self._failed = 0
         self._again_at = self._due_at = 0.0
         self._told: List[str] = []
@@ -83,6 +85,8 @@ class Rounds:
                 self._upload(seen)
                 self._due_at = began + self._wanted.every_s
                 self._recovered()
+            self._prune()
+            self._recovered()
         except (CannotUpload, SetupFailed) as error:
             self._trouble(str(error))
         except OSError as error:
@@ -124,8 +128,7 @@ class Rounds:
             # First here, then there: what is about to be written over is verified no more.
             self._keep(self._kept.without(name))
         there = uploaded.sent_of(tuple(self._kept.by_path().values()))
-        where = (os.environ.get("HOME", "/"), os.path.join(self._home.job_dir(request.job_id), SCRATCH))
-        delivery = Delivery(target_of(self._wanted, request.job_id, *where, is_early=True), request, there)
+        delivery = Delivery(target_of(self._wanted, request.job_id, *self._where, is_early=True), request, there)
         hooks.reached("early.begin")
         missing = delivery.bring(found, changed, lambda stamps: self._moved(name, found, stamps))
         hooks.reached("early.sent")
@@ -141,6 +144,17 @@ class Rounds:
         _say("uploaded and verified: %s, %d files, %d bytes" % words)
         self._note("checkpoint_uploaded", hidden_names.shown(self._home, request.run, request.job_id, seen.path))
         return None
+
+    def _prune(self) -> None:
+        """What may go from this machine, after each upload, and once at the beginning for what a kill left."""
+        if not self._request.keep or self._pruned == self._kept:
+            return
+        # Imported here: few runs prune.
+        from aicrun.agent import pruning
+
+        job = pruning.Job(self._home, self._request, self._where, self._tell_once)
+        self._kept = pruning.prune(job, self._kept)
+        self._pruned = self._kept
 
     def _changed(self, found: Outputs) -> Tuple[str, ...]:
         """The verified files that the upload of `found` writes over with others."""

@@ -7,6 +7,8 @@ from typing import Dict, List, Set, Tuple
 from aicrun.wire import lean
 
 MANIFEST = "aicrun-manifest.json"
+# What is just being removed begins with this; it is in no list.
+PRUNED = ".aicrun-pruned-"
 
 
 @lean.dataclass(frozen=True)
@@ -30,7 +32,8 @@ def outputs(folder: str) -> Outputs:
     """Everything below `folder`, links that stay inside followed; raises `OSError` when it cannot be listed.
 
     A link that dangles or leads out is `missing`: whoever loads the checkpoint elsewhere would look for it. A socket,
-    a pipe or a device is `skipped`. A file of the manifest's own name at the top is ours and is left out.
+    a pipe or a device is `skipped`. A file of the manifest's own name at the top is ours and is left out,
+    as is what is just being pruned.
     """
     walk = _Walk(os.path.realpath(folder))
     walk.folder(walk.top, "", set())
@@ -51,7 +54,7 @@ class _Walk:
 
     def folder(self, real: str, path: str, above: Set[str]) -> None:
         for name in sorted(os.listdir(real)):
-            if not path and name == MANIFEST:
+            if not path and (name == MANIFEST or name.startswith(PRUNED)):
                 continue
             self.entry(os.path.join(real, name), path + name, above | {real})
 

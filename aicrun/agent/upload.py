@@ -49,6 +49,8 @@ def main(job_folder: str) -> int:
         give_room(path)
         write_record(path, _hidden(result, redactor))
         _remember(home, request, uploaded.tellable(after, redactor))
+        if result.verified and request.keep:
+            _prune(home, request, where)
     except (Refused, Unreadable) as error:
         _say(str(error))
         return 1
@@ -67,6 +69,19 @@ def _remember(home: Home, request: JobRequest, after: uploaded.Uploaded) -> None
     except OSError as error:
         # What was verified is told all the same; only what could be pruned is not known.
         _say("%s: %s" % (error.filename or "the record", error.strerror))
+
+
+def _prune(home: Home, request: JobRequest, where: Tuple[str, str]) -> None:
+    """What goes from this machine now that all is verified; whatever is in the way, the upload stays what it is."""
+    # Imported here: few runs prune.
+    from aicrun.agent import pruning
+
+    try:
+        pruning.prune(
+            pruning.Job(home, request, where, _say), uploaded.read(home, request.run, request.job_id), is_over=True
+        )
+    except (CannotUpload, OSError) as error:
+        _say("not pruned: %s" % error)
 
 
 def upload(

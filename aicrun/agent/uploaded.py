@@ -139,7 +139,8 @@ def of_run(home: Home, request: JobRequest) -> Uploaded:
         except Unreadable:
             continue
         mine = read(home, request.run, job_id)
-        if record is not None and record.run_id == request.run_id and mine.destination == destination:
+        is_mine = job_id == request.job_id or (record is not None and record.run_id == request.run_id)
+        if is_mine and mine.destination == destination:
             parts += mine.checkpoints
     for part in sorted(parts, key=lambda one: (one.at, one.pruned_at)):
         found = found.adding(part)

@@ -18,7 +18,6 @@ ANY = "*"
 NOT_YET: tuple[tuple[Path, tuple[str, ...], str], ...] = (
     (("notify",), (), "use aicrun wait"),
     (("params",), (), "use one --set for each run, with a name of its own"),
-    (("checkpoints", "keep"), (), "let the command prune its checkpoints"),
 )
 RESERVED = ("nodes", "share", "after")
 

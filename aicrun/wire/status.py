@@ -121,6 +121,7 @@ EVENTS = (
     "checkpoint_uploaded",
     "uploads_failing",
     "uploads_recovered",
+    "pruned",
 )
 
 

@@ -174,3 +174,37 @@ def test_a_checkpoint_that_is_written_over_is_sent_again_and_never_told_as_what_
     assert (rig.home / "kept/checkpoint-1/model.bin").read_text() == "other weights\n"
     (rig.home / "go").touch()
     assert status_of(rig.ended(job)).status is Status.SUCCEEDED
+
+
+def test_a_pruning_that_is_killed_at_any_moment_loses_nothing(rig: Rig) -> None:
+    for at, place in enumerate(("prune.marked", "prune.aside", "prune.removed")):
+        for name in ("kept", "out"):
+            shutil.rmtree(rig.home / name, ignore_errors=True)
+        (rig.home / "go").unlink(missing_ok=True)
+        hook = {"AICRUN_TEST_HOOK": f"{place}:kill"}
+        # One after the other, so that it is told which is the newest.
+        saves = 'save 1; sleep 0.1; save 2; sleep 0.1; echo "$OUT"; await go'
+        job = started(rig, saves, run=f"prune-{at}", keep=1, variables=hook)
+        until(lambda job=job: any(end["signal"] == signal.SIGKILL for end in exits(rig, job)), 60)
+        assert rig.standing(job).status is Status.IN_PROGRESS and has(rig, 1, 2)
+        here = (rig.home / "out/checkpoint-1").exists()
+        assert here == (place == "prune.marked"), place
+        (rig.home / "go").touch()
+        assert status_of(rig.ended(job, 60)).status is Status.SUCCEEDED and has(rig, 1, 2), place
+
+
+def test_what_was_pruned_while_it_ran_is_in_the_last_manifest(rig: Rig) -> None:
+    job = started(rig, "save 1; sleep 0.1; save 2; sleep 0.1; save 3; await go", keep=1)
+    until(lambda: not (rig.home / "out/checkpoint-2").exists() and has(rig, 1, 2, 3), 60)
+    until(lambda: events(rig, job).count("pruned") == 2)
+    (rig.home / "go").touch()
+    report = rig.ended(job)
+    assert status_of(report).status is Status.SUCCEEDED and has(rig, 1, 2, 3)
+    assert report.early is not None and (report.early.verified, report.early.pruned) == (3, 2)
+    assert sorted(path.name for path in (rig.home / "out").iterdir()) == ["checkpoint-3"]
+
+
+def test_a_run_that_uploads_at_its_end_prunes_then(rig: Rig) -> None:
+    job = started(rig, "save 1; sleep 0.1; save 2", "success", keep=1)
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED and has(rig, 1, 2)
+    assert sorted(path.name for path in (rig.home / "out").iterdir()) == ["checkpoint-2"]

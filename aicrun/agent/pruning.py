@@ -1,0 +1,182 @@
+"""Removes from the machine checkpoints of a run that are verified uploaded, all but the newest so many. Nothing else.
+
+One goes only while every file of it is, byte for byte, what lies at the target at that moment. The record is first: a
+checkpoint that is marked and still there was not removed, one that is marked and gone has its copy. Never removed are
+those that a resume would pick, that the newest state names as the best, that a link leads to, and that hold links.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+import time
+from typing import Callable, Dict, List, NamedTuple, Set, Tuple
+
+from aicrun.agent import checkpoint_files, checkpoint_folder, hidden_names, hooks, own_outputs, resuming, uploaded
+from aicrun.agent.delivery import target_of
+from aicrun.agent.history import note
+from aicrun.agent.home import Home, listed
+from aicrun.agent.outputs import PRUNED, printable
+from aicrun.agent.uploaded import SentCheckpoint, Uploaded
+from aicrun.wire import checkpoint as wire
+from aicrun.wire import lean
+from aicrun.wire.checkpoint import Resume
+from aicrun.wire.jobs import JobRequest, Upload
+
+_CHUNK = 1024 * 1024
+
+
+class Job(NamedTuple):
+    """Whose checkpoints are pruned; `where` are the home and the scratch folder of a target, `say` goes to a log."""
+
+    home: Home
+    request: JobRequest
+    where: Tuple[str, str]
+    say: Callable[[str], None]
+
+
+def prune(job: Job, kept: Uploaded, is_over: bool = False) -> Uploaded:
+    """Remove what may go by the rule of the request, and tell it; what is verified and marked now.
+
+    `is_over`: nobody of the run writes any more. Raises as a target does, and `OSError`: then nothing is lost.
+    """
+    request = job.request
+    folder = os.path.realpath(request.checkpoints)
+    _finish(folder, request.run_id, kept)
+    if request.keep <= 0 or request.upload is None:
+        return kept
+    found = list(own_outputs.whole(request.checkpoints, own_outputs.rule_of(job.home, request), is_over))
+    may_go = [seen for seen in found[request.keep :] if kept.named(os.path.basename(seen.path)) is not None]
+    stays = _stays(job, folder, found) if may_go else set()
+    # The oldest first.
+    for name in [os.path.basename(seen.path) for seen in reversed(may_go) if seen.told.name != wire.TOP]:
+        record = kept.named(name)
+        if record is None or name in stays:
+            continue
+        why = _why_not(folder, record) or _why_not_there(job, request.upload, record)
+        if why:
+            job.say("%s stays on this machine: %s" % (printable(name), why))
+            continue
+        kept = kept.adding(lean.replace(record, pruned_at=time.time()))
+        uploaded.write(job.home, request, kept)
+        hooks.reached("prune.marked")
+        told = hidden_names.shown(job.home, request.run, request.job_id, os.path.join(folder, name))
+        if _removed(folder, name, record, request.run_id):
+            job.say("pruned %s: its verified copy is at the target" % printable(name))
+            note(job.home.job_dir(request.job_id), "pruned", detail=told)
+    return kept
+
+
+def _why_not_there(job: Job, wanted: Upload, record: SentCheckpoint) -> str:
+    """Why it is not at the target as it was verified; empty when it is."""
+    target = target_of(wanted, job.request.job_id, *job.where, is_early=True)
+    faults = target.faults(uploaded.sent_of(record.files))
+    return "at the target, %s" % faults[0] if faults else ""
+
+
+def _stays(job: Job, folder: str, found: List[checkpoint_folder.Seen]) -> Set[str]:
+    """Names in the folder that must stay whatever is uploaded."""
+    request = job.request
+    stays = {name for name in map(_entry_of(folder), _links(folder)) if name}
+    run = (request.run, request.run_id)
+    picked = resuming.start(job.home, run, request.checkpoints, request.resume or Resume(), os.path.basename)
+    stays.add(_entry_of(folder)(os.path.realpath(picked.path)) if picked.path else "")
+    for seen in found[: request.keep]:
+        best = checkpoint_files.best_of(seen.path)
+        stays.add(os.path.basename(best.rstrip("/")))
+    return stays
+
+
+def _links(folder: str) -> List[str]:
+    """Where the links at the top lead."""
+    paths = (os.path.join(folder, name) for name in listed(folder))
+    return [os.path.realpath(path) for path in paths if os.path.islink(path)]
+
+
+def _entry_of(folder: str) -> Callable[[str], str]:
+    """The entry at the top of `folder` that a real path lies in; empty for none."""
+    return lambda path: path[len(folder) + 1 :].partition("/")[0] if path.startswith(folder + "/") else ""
+
+
+def _why_not(folder: str, record: SentCheckpoint) -> str:
+    """Why what lies there under the record's name is not exactly what was verified; empty when it is."""
+    wanted = {file.path: file for file in record.files}
+    found: Dict[str, os.stat_result] = {}
+    for path in _below(folder, record.name):
+        state = os.lstat(os.path.join(folder, path))
+        if not stat.S_ISREG(state.st_mode):
+            return "%s is a link or no file" % path
+        found[path] = state
+    if set(found) != set(wanted):
+        return "it holds other files than were uploaded"
+    for path, state in found.items():
+        one = wanted[path]
+        if (state.st_size, state.st_mtime_ns) != (one.size, one.mtime_ns) or _sha256(folder, path) != one.sha256:
+            return "%s is not what was uploaded" % path
+    return ""
+
+
+def _below(folder: str, name: str) -> List[str]:
+    """The paths, from `folder` on, of everything that is no folder in the entry `name`."""
+    top = os.path.join(folder, name)
+    if os.path.islink(top) or not os.path.isdir(top):
+        return [name]
+    found = []
+    for above, folders, files in os.walk(top):
+        # A link to a folder is listed among the folders.
+        links = [one for one in folders if os.path.islink(os.path.join(above, one))]
+        found += [os.path.relpath(os.path.join(above, one), folder) for one in files + links]
+    return found
+
+
+def _sha256(folder: str, path: str) -> str:
+    seen = hashlib.sha256()
+    handle = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(handle, "rb") as stream:
+        for chunk in iter(lambda: stream.read(_CHUNK), b""):
+            seen.update(chunk)
+    return seen.hexdigest()
+
+
+def _removed(folder: str, name: str, record: SentCheckpoint, run_id: str) -> bool:
+    """Take it out of sight at once, look once more that nobody wrote in it, then remove it; False when somebody did."""
+    aside = os.path.join(folder, "%s%s-%s" % (PRUNED, run_id, name))
+    os.rename(os.path.join(folder, name), aside)
+    hooks.reached("prune.aside")
+    if not _is_still(folder, os.path.basename(aside), record):
+        os.rename(aside, os.path.join(folder, name))
+        return False
+    _remove(aside)
+    hooks.reached("prune.removed")
+    return True
+
+
+def _is_still(folder: str, aside: str, record: SentCheckpoint, is_part: bool = False) -> bool:
+    """Whether what was taken out of sight is what was verified, or with `is_part` what is left of that."""
+    wanted = {aside + file.path[len(record.name) :]: (file.size, file.mtime_ns) for file in record.files}
+    found = {}
+    for path in _below(folder, aside):
+        state = os.lstat(os.path.join(folder, path))
+        found[path] = (state.st_size, state.st_mtime_ns)
+    return found.items() <= wanted.items() if is_part else found == wanted
+
+
+def _finish(folder: str, run_id: str, kept: Uploaded) -> None:
+    """Remove what was taken out of sight by one of this run that was killed then; what was written to comes back."""
+    begins = "%s%s-" % (PRUNED, run_id)
+    for aside in listed(folder):
+        name = aside[len(begins) :]
+        record = kept.named(name) if aside.startswith(begins) else None
+        if record is None:
+            continue
+        if _is_still(folder, aside, record, is_part=True):
+            _remove(os.path.join(folder, aside))
+        elif not os.path.lexists(os.path.join(folder, name)):
+            os.rename(os.path.join(folder, aside), os.path.join(folder, name))
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)

@@ -1,0 +1,157 @@
+"""What goes from a machine once it is verified uploaded, and everything that must stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from unit.agent_work.test_checkpoint_files import STATE, safetensors
+
+from aicrun.agent import uploaded
+from aicrun.agent.early_upload import Rounds
+from aicrun.agent.home import Home
+from aicrun.wire import lean
+from aicrun.wire.checkpoint import Resume
+from aicrun.wire.jobs import JobRequest, Upload
+
+Job = Callable[..., JobRequest]
+
+
+def saved(folder: Path, step: int, **state: object) -> Path:
+    """A whole checkpoint, older than those of higher steps."""
+    place = folder / f"checkpoint-{step}"
+    place.mkdir(parents=True)
+    (place / "model.safetensors").write_bytes(safetensors(8))
+    (place / "trainer_state.json").write_text(json.dumps({**STATE, "global_step": step, **state}))
+    aged(place, 1000 - step)
+    return place
+
+
+def aged(place: Path, age_s: float) -> None:
+    then = time.time() - age_s
+    for file in place.iterdir():
+        if not file.is_symlink():
+            os.utime(file, (then, then))
+
+
+@pytest.fixture
+def made(home: Home, job: Job, account: Path) -> JobRequest:
+    """A job that keeps two, with four checkpoints saved."""
+    upload = Upload("file:~/kept", "file", f"file:{account}/kept", "exact", "each")
+    request = job(upload=upload, keep=2)
+    os.makedirs(home.job_dir(request.job_id))
+    os.makedirs(home.record_dir(request.run, request.job_id))
+    for step in (1, 2, 3, 4):
+        saved(Path(request.checkpoints), step)
+    return request
+
+
+def rounds(home: Home, request: JobRequest) -> Rounds:
+    assert request.upload is not None
+    return Rounds(home, request, request.upload)
+
+
+def left(request: JobRequest) -> list[str]:
+    return sorted(os.listdir(request.checkpoints))
+
+
+def test_the_newest_stay_and_the_others_go_once_they_are_verified(home: Home, made: JobRequest, account: Path) -> None:
+    rounds(home, made).look()
+    assert left(made) == ["checkpoint-3", "checkpoint-4"]
+    kept = uploaded.read(home, made.run, made.job_id)
+    assert {one.name: one.pruned_at > 0 for one in kept.checkpoints} == {
+        "checkpoint-1": True,
+        "checkpoint-2": True,
+        "checkpoint-3": False,
+        "checkpoint-4": False,
+    }
+    assert (account / "kept/checkpoint-1/model.safetensors").read_bytes() == safetensors(8)
+    manifest = json.loads((account / "kept/aicrun-manifest.json").read_text())
+    assert len({file["path"].partition("/")[0] for file in manifest["files"]}) == 4
+
+
+def test_without_a_number_nothing_goes(home: Home, job: Job, made: JobRequest) -> None:
+    request = job(upload=made.upload)
+    rounds(home, request).look()
+    assert len(left(request)) == 4
+
+
+def test_what_is_being_written_counts_for_nothing(home: Home, made: JobRequest) -> None:
+    half = Path(made.checkpoints) / "checkpoint-5"
+    half.mkdir()
+    (half / "model.safetensors").write_bytes(safetensors(8)[:-1])
+    rounds(home, made).look()
+    assert left(made) == ["checkpoint-3", "checkpoint-4", "checkpoint-5"]
+
+
+def test_what_changed_since_stays(home: Home, made: JobRequest) -> None:
+    changed = Path(made.checkpoints) / "checkpoint-1/model.safetensors"
+    # The same size and time: only its bytes tell.
+    state = changed.stat()
+    rounds(home, without_keep(made)).look()
+    changed.write_bytes(safetensors(8)[:-1] + b"\xff")
+    os.utime(changed, ns=(state.st_atime_ns, state.st_mtime_ns))
+    rounds(home, made).look()
+    assert left(made) == ["checkpoint-1", "checkpoint-3", "checkpoint-4"]
+
+
+def without_keep(request: JobRequest) -> JobRequest:
+    return lean.replace(request, keep=0)
+
+
+@pytest.mark.parametrize("what", ["truncated", "gone"])
+def test_what_the_target_lost_stays(home: Home, made: JobRequest, account: Path, what: str) -> None:
+    rounds(home, without_keep(made)).look()
+    there = account / "kept/checkpoint-1/model.safetensors"
+    there.unlink()
+    if what == "truncated":
+        there.write_bytes(b"x")
+    rounds(home, made).look()
+    assert left(made) == ["checkpoint-1", "checkpoint-3", "checkpoint-4"]
+
+
+def test_what_a_resume_would_pick_stays(home: Home, job: Job, made: JobRequest) -> None:
+    request = job(upload=made.upload, keep=1, resume=Resume("checkpoint-2"))
+    rounds(home, request).look()
+    assert left(request) == ["checkpoint-2", "checkpoint-4"]
+
+
+def test_what_the_newest_state_calls_the_best_stays(home: Home, made: JobRequest) -> None:
+    saved(Path(made.checkpoints), 5, best_model_checkpoint=f"{made.checkpoints}/checkpoint-2")
+    rounds(home, made).look()
+    assert left(made) == ["checkpoint-2", "checkpoint-4", "checkpoint-5"]
+
+
+def test_nothing_is_removed_through_a_link_nor_from_below_one(home: Home, made: JobRequest, tmp_path: Path) -> None:
+    outside = saved(tmp_path / "elsewhere", 9)
+    folder = Path(made.checkpoints)
+    (folder / "checkpoint-0").symlink_to(outside)
+    (folder / "best").symlink_to("checkpoint-1")
+    (folder / "checkpoint-2/base").symlink_to(outside)
+    rounds(home, made).look()
+    assert {"checkpoint-0", "checkpoint-1", "checkpoint-2", "best"} <= set(left(made))
+    assert sorted(path.name for path in outside.iterdir()) == ["model.safetensors", "trainer_state.json"]
+
+
+def test_what_holds_more_than_was_uploaded_stays(home: Home, made: JobRequest) -> None:
+    os.mkfifo(Path(made.checkpoints) / "checkpoint-1/pipe")
+    rounds(home, made).look()
+    assert "checkpoint-1" in left(made) and "checkpoint-2" not in left(made)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_what_a_kill_left_aside_is_removed_or_comes_back(home: Home, made: JobRequest, written: bool) -> None:
+    rounds(home, without_keep(made)).look()
+    folder = Path(made.checkpoints)
+    aside = folder / f".aicrun-pruned-{made.run_id}-checkpoint-1"
+    (folder / "checkpoint-1").rename(aside)
+    shutil.rmtree(folder / "checkpoint-2")
+    if written:
+        (aside / "model.safetensors").write_bytes(b"somebody wrote on")
+    rounds(home, made).look()
+    assert left(made) == (["checkpoint-1"] if written else []) + ["checkpoint-3", "checkpoint-4"]
