@@ -27,6 +27,7 @@ from aicrun.hosts.backend import LogSlice as LogSlice
 from aicrun.hosts.backend import Said as Said
 from aicrun.hosts.backend import ShortCommand as ShortCommand
 from aicrun.hosts.connect import connect
+from aicrun.hosts.fetch_back import fetch_back
 from aicrun.hosts.ssh_names import aliases as aliases
 from aicrun.hosts.supply import supply_uv
 from aicrun.lifecycle import apply as _apply
@@ -41,6 +42,7 @@ from aicrun.lifecycle import stop as _stop
 from aicrun.lifecycle import survey as _survey
 from aicrun.lifecycle import transfer as transfer
 from aicrun.lifecycle import upload as _upload
+from aicrun.lifecycle import uploaded as uploaded
 from aicrun.lifecycle.apply import Outcome as Outcome
 from aicrun.lifecycle.checkpoints import checkpoints as checkpoints
 from aicrun.lifecycle.ending import Ending as Ending
@@ -124,6 +126,7 @@ def open_session(
     inventory, warnings = load_inventory(path) if path else (local_inventory(), ())
     ledger = Ledger(os.path.join(state_folder(env), "ledger.db"))
     session = Session(inventory, connect, ledger, _client(), SecretValues(env), cache=cache_folder(env))
+    session.fetch_back = fetch_back
     try:
         yield session, warnings
     finally:

@@ -285,6 +285,10 @@ AIC-E646 a file here cannot be written
   What was pulled has no place on this machine: the folder is read-only or not yours, or the disk is full.
   What arrived lies beside its place where it could, and goes on from there.
   | df -h .
+AIC-E647 the checkpoint cannot be brought out of its upload
+  The run's machine cannot give it, and this machine has no tool for the target, or no way or no credentials to it, or
+  what lies there is no verified upload of the run. What was whole when it was cut off is not brought again.
+  | aicrun fetch sft-run --from s3://bucket/runs/
 AIC-E650 a source file changed while it was read
   What is sent must be what was hashed. A file was written meanwhile, so nothing was started.
   | aicrun apply run.yaml

@@ -41,6 +41,10 @@ def _play(arguments):
         from aicrun.agent import serve
 
         return serve.main()
+    if role == "back" and not rest:
+        from aicrun.agent import fetch_back
+
+        return fetch_back.main()
     play = _of_a_job(role) if len(rest) == 1 else None
     gc.freeze()
     gc.enable()
@@ -49,7 +53,7 @@ def _play(arguments):
     roles = (
         "keeper | again | unit | trial | sampler | stopper | shell | shell+secrets | setup | preflight | upload | early"
     )
-    sys.stderr.write("aicrun: boot.py serve | {%s} JOBDIR\n" % roles)
+    sys.stderr.write("aicrun: boot.py serve | back | {%s} JOBDIR\n" % roles)
     return WRONG_USE
 
 

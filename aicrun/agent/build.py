@@ -56,7 +56,7 @@ class Workshop:
     """Where and until when the programs of one setup step run; they print to the step's log, which is our stdout.
 
     `held` are locks that the programs inherit, so that a lock lives as long as whoever still writes below it. `limit`
-    is the field of the spec that the time is from.
+    is the field of the spec that the time is from. `running` is the group of a tool that runs now, else 0.
     """
 
     def __init__(self, env: Dict[str, str], timeout_s: float, limit: str = "setup.timeout") -> None:
@@ -65,6 +65,7 @@ class Workshop:
         self.timeout_s = timeout_s
         self.ends = time.monotonic() + timeout_s
         self.held: Tuple[int, ...] = ()
+        self.running = 0
 
     def say(self, text: str) -> None:
         """One line for whoever reads the step's log, in order with what the programs print."""

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 from aicrun.agent.outputs import Outputs, printable
 from aicrun.agent.targets import CannotUpload, Sent, Target, target
 from aicrun.agent.uploaded import SentFile, Stamp, stamp
+from aicrun.wire.hashes import sha256
 from aicrun.wire.jobs import JobRequest, Upload
 from aicrun.wire.tools import REMOTE_SCHEMES
 
@@ -48,7 +49,10 @@ def target_of(wanted: Upload, job_id: str, home_folder: str, scratch: str, *, is
 
 
 class Delivery:
-    """Files on their way to one target; `sent` are those that were taken, `gone` what was there before and is not."""
+    """Files on their way to one target; `sent` are those that were taken, `gone` what was there before and is not.
+
+    `manifest` is the SHA-256 of the manifest that was written last.
+    """
 
     def __init__(self, goal: Target, request: JobRequest, there: Tuple[Sent, ...]) -> None:
         """`there` is what is verified at the target already, in its manifest."""
@@ -57,6 +61,7 @@ class Delivery:
         self._there = {one.path: one for one in there}
         self.sent: List[Sent] = []
         self.gone: Tuple[str, ...] = ()
+        self.manifest = ""
         self._stamps: Dict[str, Stamp] = {}
 
     def bring(self, found: Outputs, changed: Tuple[str, ...], since: Since) -> List[str]:
@@ -87,6 +92,7 @@ class Delivery:
         """Write the manifest, last of all, and read it back; what is wrong with it."""
         manifest = manifest_of(self._request, self.verified())
         self._goal.finish(manifest)
+        self.manifest = sha256(manifest)
         return list(self._goal.faults((), manifest))
 
     def verified(self) -> Tuple[Sent, ...]:

@@ -52,6 +52,7 @@ def run(argv: Sequence[str], shop: Workshop, doing: str, captures: bool = False)
         )
     except OSError as error:
         raise SetupFailed("%s: %s cannot be started: %s" % (doing, argv[0], error.strerror)) from error
+    shop.running = child.pid
     said = Listener(child.stderr if captures else child.stdout)
     collected = _Collector(child.stdout) if captures and child.stdout else None
     try:
@@ -62,6 +63,8 @@ def run(argv: Sequence[str], shop: Workshop, doing: str, captures: bool = False)
         said.last_words()
         shop.left_s(doing)
         raise
+    finally:
+        shop.running = 0
     last, out = said.last_words(), collected.all() if collected else b""
     if code != 0:
         ended = "it was ended by signal %d" % -code if code < 0 else "it ended with exit code %d" % code

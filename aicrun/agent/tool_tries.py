@@ -36,12 +36,16 @@ _USAGE = re.compile(r"unknown (?:flag|option|command|shorthand)|^usage:|No such 
 
 
 class Errand(NamedTuple):
-    """What is done, in the words of a message; the address; how the tool gets credentials; seconds between tries."""
+    """What is done, in the words of a message; the address; how the tool gets credentials; seconds between tries.
+
+    `reach` is what a person may do where the address cannot be reached.
+    """
 
     subject: str
     address: str
     login: str
     pauses_s: Tuple[float, ...]
+    reach: str = "this host does not reach it: look at the address, or name its proxy in env of machines.yaml"
 
 
 def tried(errand: Errand, shop: Workshop, deed: Callable[[], _T]) -> _T:
@@ -73,8 +77,13 @@ def lasts(said: str) -> bool:
 def help_for(errand: Errand, said: str) -> str:
     """What a person may do about it, as the end of a sentence; empty when nothing is known."""
     ways: Tuple[Tuple[Pattern[str], str], ...] = (
-        (_OUT_OF_REACH, "this host does not reach it: look at the address, or name its proxy in env of machines.yaml"),
+        (_OUT_OF_REACH, errand.reach),
         (_CREDENTIALS, errand.login),
         (_NOT_THERE, "look at the address %s" % errand.address),
     )
     return next(("; " + way for pattern, way in ways if pattern.search(said)), "")
+
+
+def is_missing(said: str) -> bool:
+    """True when the tool says that what it was asked for is not there."""
+    return not _OUT_OF_REACH.search(said) and _NOT_THERE.search(said) is not None

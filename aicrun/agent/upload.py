@@ -136,6 +136,7 @@ class _Whole:
             skipped=skipped[:LISTED],
             error=error,
             at=time.time(),
+            manifest=delivery.manifest if delivery is not None and not error else "",
         )
         _tell(result, len(missing))
         return result, self._after(before, delivery) if result.verified and delivery is not None else before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from aicrun import api
@@ -12,6 +14,7 @@ from aicrun.cli.views.checkpoints import checkpoint_lines
 from aicrun.cli.views.transfer import Bar, moved_lines
 from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
+from aicrun.plan.words import harmless
 
 
 @click.command("checkpoints", epilog="Example: aicrun checkpoints sft-run")
@@ -40,34 +43,86 @@ def checkpoints_command(screen: Screen, run: str, machines: str) -> int:
 @click.option("--checkpoint", "named", metavar="CHECKPOINT", default="", help="The same, as an option.")
 @click.option("-o", "--output", "to", type=FILE, metavar="FOLDER", default=".", help="Where to; default: here.")
 @click.option("--replace", is_flag=True, help="Also over other files of its names.")
+@click.option("--from", "target", metavar="TARGET", default="", help="From this upload target, and from no machine.")
+@click.option("--endpoint", metavar="URL", default="", help="With --from: the S3 server, if not Amazon's.")
+@click.option("--profile", metavar="NAME", default="", help="With --from: a profile of your AWS settings.")
 @with_machines
 @with_json
 @click.pass_obj
-def fetch_command(screen: Screen, run: str, checkpoint: str, named: str, to: str, replace: bool, machines: str) -> int:
+def fetch_command(screen: Screen, /, run: str, checkpoint: str, named: str, machines: str, **wishes: object) -> int:
     """Bring a checkpoint here: checked by its hashes, gone on with after a cut, never over something else.
 
-    CHECKPOINT is latest (the newest that is whole; the default), best (the lowest eval loss), a name, or an id.
+    CHECKPOINT is latest (the newest that is whole; the default), best (the lowest eval loss), a name, or an id. Where
+    the run's machine is gone it comes from the verified upload, with a tool and the credentials of this machine.
     """
     if checkpoint and named:
         raise UsageError(
             "AIC-E006", "the checkpoint is named twice", ways=(Way("name it once", f"aicrun fetch {run}"),)
         )
+    target, endpoint, profile = (str(wishes[name]) for name in ("target", "endpoint", "profile"))
+    if not target and (endpoint or profile):
+        words = "--endpoint and --profile go with a target"
+        raise UsageError("AIC-E006", words, ways=(Way("name it", f"aicrun fetch {run} --from s3://bucket/runs/"),))
+    wanted = Wanted(checkpoint or named or "latest", str(wishes["to"]), bool(wishes["replace"]))
     with open_session(screen, machines) as (session, _):
-        found = api.find(session, run)
         interruptible(screen, screen.typed)
-        told = brought(screen, session, found, checkpoint or named or "latest", to, replace)
+        if target:
+            uploaded = api.uploaded.named(run, target, endpoint, profile)
+            told = _from_upload(screen, session, uploaded, wanted)
+        else:
+            told = _fetched(screen, session, run, wanted)
     if screen.json:
         screen.document("fetch", told)
     return Exit.DONE
 
 
-def brought(
-    screen: Screen, session: api.Session, found: api.Found, wanted: str = "latest", to: str = ".", replace: bool = False
-) -> dict[str, object]:
-    """Bring a checkpoint of a run into the folder `to` and say so; what a document tells of it."""
-    chosen = api.meant_checkpoint(found, api.checkpoints(session, found), wanted)
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which checkpoint of a run, the folder it goes into, and whether it may lie over something else."""
+
+    checkpoint: str = "latest"
+    to: str = "."
+    replace: bool = False
+
+
+def _fetched(screen: Screen, session: api.Session, run: str, wanted: Wanted) -> dict[str, object]:
+    """From wherever it lies: the machine, or else the upload that is known here."""
+    try:
+        found = api.find(session, run)
+    except api.AicrunError as error:
+        return _instead(screen, session, api.uploaded.instead(session, run, wanted.checkpoint, error), wanted)
+    return brought(screen, session, found, wanted)
+
+
+def brought(screen: Screen, session: api.Session, found: api.Found, wanted: Wanted = Wanted()) -> dict[str, object]:
+    """Bring a checkpoint of a run and say so; what a document tells of it. From its upload when it is there no more."""
+    try:
+        chosen = api.meant_checkpoint(found, api.checkpoints(session, found), wanted.checkpoint)
+    except api.AicrunError as error:
+        other = api.uploaded.instead(session, found.report.run, wanted.checkpoint, error, found)
+        return _instead(screen, session, other, wanted)
     with Bar(screen) as bar, told_how(screen, found.machine, chosen.place):
-        moved = api.fetch(session, chosen, to, replace, bar.tell)
+        moved = api.fetch(session, chosen, wanted.to, wanted.replace, bar.tell)
     screen.out(moved_lines(screen, moved))
     about = {"run": found.report.run, "machine": found.machine, "checkpoint": api.as_json(chosen.checkpoint)}
+    return {**about, **api.as_json(moved)}
+
+
+def _instead(screen: Screen, session: api.Session, other: api.uploaded.Instead, wanted: Wanted) -> dict[str, object]:
+    where = harmless(other.uploaded.upload.destination)
+    screen.err([f"from {where}, for {other.why}"])
+    return _from_upload(screen, session, other.uploaded, wanted)
+
+
+def _from_upload(
+    screen: Screen, session: api.Session, uploaded: api.uploaded.Uploaded, wanted: Wanted
+) -> dict[str, object]:
+    found = api.uploaded.opened(session, uploaded)
+    if not api.uploaded.is_as_seen(found, uploaded):
+        screen.err(["It was uploaded anew since this client saw the run last."])
+    part = api.uploaded.meant_part(found, uploaded, wanted.checkpoint)
+    with Bar(screen) as bar:
+        moved = api.uploaded.fetch(session, uploaded, found, part, (wanted.to, wanted.replace, bar.tell))
+    screen.out(moved_lines(screen, moved))
+    about = {"run": found.run, "from": found.address, "checkpoint": {"name": part.name, "bytes": part.bytes}}
     return {**about, **api.as_json(moved)}

@@ -9,6 +9,7 @@ from aicrun.errors import AicrunError, Exit
 from aicrun.lifecycle.checkpoints import checkpoints
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.session import Session
+from aicrun.lifecycle.upload_notes import note
 from aicrun.wire.checkpoint import Checkpointed
 from aicrun.wire.codec import to_json
 from aicrun.wire.status import Standing, Status
@@ -66,10 +67,12 @@ def _saved(session: Session, found: Found) -> Checkpointed | None:
     if kept is None or not kept.newest:
         return None
     try:
-        return checkpoints(session, found)
+        saved = checkpoints(session, found)
     except AicrunError:
         # Which of them is whole is a courtesy too: the report tells the newest.
         return None
+    note(session, [(found.machine, found.report)], saved)
+    return saved
 
 
 def _with_history(session: Session, found: Found) -> Found:

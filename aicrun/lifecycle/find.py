@@ -8,6 +8,7 @@ from aicrun.errors import HostRefused, HostUnreachable, UsageError, Way
 from aicrun.hosts.backend import Backend
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.survey import Heard, ask_all
+from aicrun.lifecycle.upload_notes import note
 from aicrun.plan.nearest import index_ranges
 from aicrun.plan.words import some
 from aicrun.spec.model import Machine
@@ -86,6 +87,7 @@ def find(session: Session, key: str) -> Found:
     meant = _meant(name, tuple(found.values()))
     if meant.standing.status.terminal:
         _check_newest(session, name, heard, meant)
+    note(session, [(meant.machine, meant.report)])
     return meant
 
 
@@ -148,4 +150,5 @@ def jobs(session: Session, statuses: tuple[str, ...], limit: int) -> Listing:
             omitted += more if fresh or not reports else 0
     newest = sorted(seen.values(), key=lambda item: item.report.age_s)
     silent = tuple((item.machine.name, item.error.message) for item in heard if item.error is not None)
+    note(session, [(item.machine, item.report) for item in newest])
     return Listing(tuple(newest[:limit]), omitted + max(0, len(newest) - limit), silent)

@@ -11,12 +11,19 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from aicrun.wire.checkpoint import Checkpointed
+from aicrun.wire.codec import WireError, dump, from_json, load
+from aicrun.wire.jobs import Upload
 
 _SCHEMA = 1
 # A row is written in milliseconds; whoever holds the file for longer shall not make every command slow.
 _BUSY_S = 0.5
+_ID_LEAST = 4
+_HEX = frozenset("0123456789abcdef")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS starts (
   job_id TEXT PRIMARY KEY, run TEXT NOT NULL, machine TEXT NOT NULL, step TEXT NOT NULL,
@@ -28,6 +35,12 @@ CREATE INDEX IF NOT EXISTS starts_of_run ON starts (run, at);
 _SEEN = """
 CREATE TABLE IF NOT EXISTS seen (
   machine TEXT NOT NULL, reach TEXT NOT NULL, reading TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (machine, reach)
+);
+"""
+_UPLOADS = """
+CREATE TABLE IF NOT EXISTS uploads (
+  job_id TEXT PRIMARY KEY, run TEXT NOT NULL, run_id TEXT NOT NULL, machine TEXT NOT NULL, upload TEXT NOT NULL,
+  manifest TEXT NOT NULL, saved TEXT NOT NULL, at REAL NOT NULL
 );
 """
 
@@ -45,6 +58,24 @@ class Start:
     machine: str
     step: str
     client_lives: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A verified upload as this client saw it: where it lies, and which checkpoints its host told.
+
+    `manifest` is the SHA-256 of its manifest, empty where the host did not tell. `job_id` and `machine` are empty for a
+    target that a person named; so may `run_id` be. `at`: when the job was made, by this client's clock.
+    """
+
+    run: str
+    run_id: str
+    job_id: str
+    machine: str
+    upload: Upload
+    manifest: str = ""
+    saved: Checkpointed | None = None
+    at: float = 0.0
 
 
 class Ledger:
@@ -88,8 +119,29 @@ class Ledger:
         now = time.time()
         return {(machine, reach): (reading, max(0.0, now - at)) for machine, reach, reading, at in rows}
 
+    def note_uploads(self, uploads: Iterable[Uploaded]) -> None:
+        """Remember verified uploads, so that they are found when their host is gone; writes nothing that is known."""
+        rows: list[tuple[object, ...]] = []
+        for one in uploads:
+            known = self._run("SELECT upload, manifest, saved FROM uploads WHERE job_id = ?", (one.job_id,))
+            upload, manifest, saved = known[0] if known else ("", "", "")
+            told = dump(one.saved).decode() if one.saved is not None else saved if manifest == one.manifest else ""
+            row = (dump(one.upload).decode(), one.manifest, told)
+            if row != (upload, manifest, saved):
+                rows.append((one.job_id, one.run, one.run_id, one.machine, *row, one.at))
+        if rows:
+            self._run("INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def uploads(self, key: str) -> tuple[Uploaded, ...]:
+        """Verified uploads of a run name, else of ids that begin with `key`, the newest job's first."""
+        rows = self._run("SELECT * FROM uploads WHERE run = ? ORDER BY at DESC", (key,))
+        if not rows and len(key) >= _ID_LEAST and not set(key) - _HEX:
+            alike = (key + "%",) * 2
+            rows = self._run("SELECT * FROM uploads WHERE run_id LIKE ? OR job_id LIKE ? ORDER BY at DESC", alike)
+        return tuple(one for row in rows if (one := _uploaded(row)) is not None)
+
     def drop(self, job_id: str) -> None:
-        """Forget one job: it was deleted on its host."""
+        """Forget one job: it was deleted on its host. Where it was uploaded to stays known."""
         self._run("DELETE FROM starts WHERE job_id = ?", (job_id,))
 
     def close(self) -> None:
@@ -138,7 +190,7 @@ class Ledger:
                 raise sqlite3.OperationalError(f"it was written by a newer aicrun (version {version})")
             if version == 0:
                 base.executescript(_TABLE + f"PRAGMA user_version = {_SCHEMA};")
-            base.executescript(_SEEN)
+            base.executescript(_SEEN + _UPLOADS)
             self._base = base
         return self._base
 
@@ -157,6 +209,16 @@ class Ledger:
         self.remark = (
             f"the ledger could not be read ({error}) and was begun anew; no answer depends on it. Old: {aside}"
         )
+
+
+def _uploaded(row: tuple[Any, ...]) -> Uploaded | None:
+    job_id, run, run_id, machine, upload, manifest, saved, at = row
+    try:
+        told = from_json(Checkpointed, load(saved.encode())) if saved else None
+        return Uploaded(run, run_id, job_id, machine, from_json(Upload, load(upload.encode())), manifest, told, at)
+    except WireError:
+        # Of another version: its host still knows.
+        return None
 
 
 def _words(error: sqlite3.OperationalError) -> str:

@@ -16,9 +16,12 @@ from aicrun.lifecycle.events import Waiting
 from aicrun.lifecycle.ledger import Ledger
 from aicrun.lifecycle.secret_values import SecretValues
 from aicrun.spec.model import Inventory, Machine
+from aicrun.wire.fetch import Back, Brought
 from aicrun.wire.jobs import Client
 
 Connect = Callable[[Machine], Backend]
+# What copies files of an upload here: what, under which lock, and who is told meanwhile that it goes on.
+FetchBack = Callable[[Back, int, Callable[[], None]], Brought]
 
 # First contact unpacks and compiles the agent; a warm one answers in well under a second.
 DEADLINE_S = 30.0
@@ -30,7 +33,7 @@ class Session:
 
     `deadline_s` is how long one of many is waited for. `waiting` is told each time that a question to several takes
     longer than a moment, and None when it waits no more.
-    `cache` is a folder for what can be found out again; empty: nothing is kept.
+    `cache` is a folder for what can be found out again; empty: nothing is kept. `fetch_back` copies from uploads.
     """
 
     inventory: Inventory
@@ -41,6 +44,7 @@ class Session:
     deadline_s: float = DEADLINE_S
     waiting: Callable[[Waiting | None], None] = lambda _: None
     cache: str = ""
+    fetch_back: FetchBack | None = None
     _open: dict[str, Backend] = field(default_factory=dict)
 
     @property

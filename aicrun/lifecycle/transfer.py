@@ -11,11 +11,13 @@ import shlex
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from aicrun.errors import AicrunError, TransferFailed, UsageError, Way
 from aicrun.hosts.backend import Backend, RemoteFiles, Sending, SmallFile
 from aicrun.lifecycle.arriving import Arriving
 from aicrun.lifecycle.session import Session
+from aicrun.plan.words import size as size_words
 
 PART = ".aicrun-part"
 # Files up to this size are sent together, so many and so much at a time.
@@ -72,7 +74,14 @@ def bring(backend: Backend, found: RemoteFiles, top: str, replace: bool, tell: T
     """Bring what was found over there here as `top`; raises as `pull`."""
     plan = tuple((name, os.path.join(top, name) if name else top, size, mode) for name, size, mode in _safe(found))
     whole, done, same = sum(size for _, _, size, _ in plan), 0, 0
-    there = {name: _is_there(backend, found, name, place, size, replace) for name, place, size, _ in plan}
+    there = {
+        name: is_there(place, size, replace, partial(_hash_there, backend, _beyond(found.path, name)))
+        for name, place, size, _ in plan
+    }
+    missing = [
+        (_part(_beyond(found.path, name), place, size), size) for name, place, size, _ in plan if not there[name]
+    ]
+    check_room(top, sum(max(0, size - _bytes_of(part)) for part, size in missing))
     for name, place, size, mode in plan:
         if there[name]:
             same += 1
@@ -162,10 +171,19 @@ def _telling(tell: Tell, name: str, before: int, whole: int) -> Callable[[int], 
 
 def _safe(found: RemoteFiles) -> Iterator[tuple[str, int, int]]:
     for name, size, mode in found.files:
-        parts = name.split("/")
-        if name and (os.path.isabs(name) or ".." in parts or "" in parts or "\0" in name):
+        if name and not is_below(name):
             raise TransferFailed("AIC-E645", f"the machine names a file that leads out of the folder: {name[:200]!r}")
         yield name, size, mode
+
+
+def is_below(name: str) -> bool:
+    """True when the name that somebody tells is a path that stays below the folder it is joined to."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    parts = name.split("/")
+    return not (os.path.isabs(name) or {"", ".", ".."} & set(parts) or "\0" in name)
 
 
 def _target(to: str, remote: str) -> str:
@@ -176,18 +194,41 @@ def _beyond(path: str, name: str) -> str:
     return f"{path.rstrip('/')}/{name}" if name else path
 
 
-def _is_there(backend: Backend, found: RemoteFiles, name: str, place: str, size: int, replace: bool) -> bool:
-    """True when exactly this file is in place already; raises when another one is."""
+def is_there(place: str, size: int, replace: bool, sha256: Callable[[], str]) -> bool:
+    """True when exactly this file is in place already; raises `UsageError` (AIC-E020) when another one is."""
     try:
         state = os.lstat(place)
     except FileNotFoundError:
         return False
     is_file = stat.S_ISREG(state.st_mode)
-    if is_file and state.st_size == size and _hash(place) == backend.hash_file(_beyond(found.path, name))[0]:
+    if is_file and state.st_size == size and hash_of(place) == sha256():
         return True
     if replace and is_file:
         return False
     raise UsageError("AIC-E020", f"{place} is there already and differs", ways=(Way("replace it", "--replace"),))
+
+
+def check_room(place: str, lacks_bytes: int) -> None:
+    """Raise `TransferFailed` (AIC-E646) when so many bytes more have no room beside `place`, before one is moved."""
+    folder = os.path.dirname(os.path.abspath(place))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    volume = os.statvfs(folder)
+    free = volume.f_bavail * volume.f_frsize
+    if lacks_bytes > free:
+        words = f"{place} needs {size_words(lacks_bytes)} more here, and {size_words(free)} are free in {folder}"
+        ways = (Way("see the disks", f"df -h {shlex.quote(folder)}"), Way("or bring it elsewhere", "-o FOLDER"))
+        raise TransferFailed("AIC-E646", words, ways=ways)
+
+
+def _hash_there(backend: Backend, path: str) -> str:
+    return backend.hash_file(path)[0]
+
+
+def _part(remote: str, place: str, size: int) -> str:
+    """Where a file grows before it has its name."""
+    digest = hashlib.sha256(f"{remote} {size}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return os.path.join(os.path.dirname(place), f".{digest}{PART}")
 
 
 def _bring(
@@ -195,9 +236,7 @@ def _bring(
 ) -> None:
     size, mode, replace = about
     os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
-    part = os.path.join(
-        os.path.dirname(place), f".{hashlib.sha256(f'{remote} {size}'.encode()).hexdigest()[:16]}{PART}"
-    )
+    part = _part(remote, place, size)
     for _ in range(2):
         # The machine hashed what it read, and we what came of it.
         here = _fetch(backend, remote, part, size, tell)
@@ -253,7 +292,15 @@ def _lstat(path: str) -> os.stat_result:
         raise UsageError("AIC-E021", f"{path} cannot be read: {error.strerror}") from error
 
 
-def _hash(path: str) -> str:
+def _bytes_of(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def hash_of(path: str) -> str:
+    """The SHA-256 of a file here."""
     seen = hashlib.sha256()
     with open(path, "rb") as stream:
         for chunk in iter(lambda: stream.read(_CHUNK), b""):

@@ -1,4 +1,6 @@
-"""An input that is brought to a host, as a request names it. It must not know how it is brought."""
+"""What is brought from elsewhere: inputs to a host, files of an upload to a client. It must not know how."""
+
+from typing import Tuple
 
 from aicrun.wire import lean
 
@@ -26,3 +28,37 @@ class Fetch:
     tree: str = ""
     files: int = 0
     bytes: int = 0
+
+
+@lean.dataclass(frozen=True)
+class Back:
+    """Files of an upload that a tool of this machine copies to the folder `to`, each under its own path.
+
+    `address` is the target that they lie at, of `scheme`; the first of `tools` that is here is used. Of each of
+    `folders` it is all that lies below it; `manifests` means each `*/aicrun-manifest.json`. What lies in `to` is gone
+    on with. `subject` begins every message.
+    """
+
+    subject: str
+    scheme: str
+    address: str
+    tools: Tuple[str, ...]
+    to: str
+    endpoint: str = ""
+    profile: str = ""
+    folders: Tuple[str, ...] = ()
+    files: Tuple[str, ...] = ()
+    manifests: bool = False
+
+
+@lean.dataclass(frozen=True)
+class Brought:
+    """How that ended: the `tool` that did it, or a `fault` (one of `FAULTS`) and `why` in words."""
+
+    tool: str = ""
+    fault: str = ""
+    why: str = ""
+
+
+NO_TOOL, NOT_THERE, NO_ROOM, FAILED = "no_tool", "not_there", "no_room", "failed"
+FAULTS = (NO_TOOL, NOT_THERE, NO_ROOM, FAILED)

@@ -32,7 +32,10 @@ class Upload:
 
 @lean.dataclass(frozen=True)
 class UploadResult:
-    """What an upload achieved; `verified` only after the target was read back and every size and hash agreed."""
+    """What an upload achieved; `verified` only after the target was read back and every size and hash agreed.
+
+    `manifest` is the SHA-256 of the manifest that lies there then.
+    """
 
     destination: str
     verified: bool
@@ -43,6 +46,7 @@ class UploadResult:
     error: str = ""
     at: float = 0.0
     schema: int = SCHEMA
+    manifest: str = ""
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
