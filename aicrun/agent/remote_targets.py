@@ -32,6 +32,8 @@ else:
 # Nobody waits at a card meanwhile: what is cured within ten minutes costs no second upload.
 PAUSES_S = (5.0, 20.0, 60.0, 180.0, 300.0)
 LIMIT_S = 7 * 24 * 3600.0
+# Keys that came with the run: nobody can renew them here. All others lie in files of the account.
+GIVEN_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN")
 _CHUNK = 1024 * 1024
 _TRIES = 3
 _PAUSE_S = 0.5
@@ -109,9 +111,9 @@ class RemoteTarget:
         """Send what does not lie there whole, again when it fails; what is wrong there after all."""
         try:
             self._tried(self._round)
-        except CannotUpload:
+        except CannotUpload as error:
             if not self._wrong:
-                raise
+                raise CannotUpload(str(error), self._lacking()) from error
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
         return tuple(self._wrong)
@@ -162,6 +164,14 @@ class RemoteTarget:
             told = "%s not there whole: %s" % (counted(len(self._wrong), "file"), self._wrong[0])
             raise ToolFailed(told, passing=True)
 
+    def _lacking(self) -> Tuple[str, ...]:
+        """What is not there whole, after the tool gave up; nothing where the target cannot be asked."""
+        try:
+            listing = self._store.listing(self._shop)
+            return tuple(why for why in (self._fault(item, listing)[0] for item in self._items) if why)
+        except (SetupFailed, ToolFailed):
+            return ()
+
     def _stage(self, items: List[_Item]) -> None:
         """A folder of links to the real files, under the names that they get."""
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -195,7 +205,9 @@ class RemoteTarget:
 
     def _tried(self, deed: Callable[[], _T]) -> _T:
         try:
-            return tool_tries.tried(errand(self._upload, "the upload", self._pauses_s), self._shop, deed)
+            renews = not any(name in self._shop.env for name in GIVEN_KEYS)
+            what = errand(self._upload, "the upload", self._pauses_s)._replace(renews=renews)
+            return tool_tries.tried(what, self._shop, deed)
         except NoRoom as error:
             raise CannotUpload("there is no room left: %s" % error) from error
         except SetupFailed as error:

@@ -26,7 +26,11 @@ class Sent(NamedTuple):
 
 
 class CannotUpload(Exception):
-    """Why an upload ends without being verified, in a sentence."""
+    """Why an upload ends without being verified, in a sentence; `missing`: what is known not to be there whole."""
+
+    def __init__(self, why: str, missing: Tuple[str, ...] = ()) -> None:
+        super().__init__(why)
+        self.missing = missing
 
 
 class Target(Protocol):

@@ -39,6 +39,7 @@ class Errand(NamedTuple):
     """What is done, in the words of a message; the address; how the tool gets credentials; seconds between tries.
 
     `reach` is what a person may do where the address cannot be reached.
+    `renews`: the credentials lie in files of the account, and what they lack may be there at the next try.
     """
 
     subject: str
@@ -46,6 +47,7 @@ class Errand(NamedTuple):
     login: str
     pauses_s: Tuple[float, ...]
     reach: str = "this host does not reach it: look at the address, or name its proxy in env of machines.yaml"
+    renews: bool = False
 
 
 def tried(errand: Errand, shop: Workshop, deed: Callable[[], _T]) -> _T:
@@ -60,7 +62,7 @@ def tried(errand: Errand, shop: Workshop, deed: Callable[[], _T]) -> _T:
         except ToolFailed as error:
             if install_faults.is_full(error.said) or "too big for remaining disk space" in error.said:
                 raise NoRoom(error.why) from error
-            if pause_s is None or (not error.passing and lasts(error.said)):
+            if pause_s is None or (not error.passing and lasts(error.said, errand.renews)):
                 raise SetupFailed("%s: %s%s" % (errand.subject, error.why, help_for(errand, error.said))) from error
             wait_s = hooks.number("FETCH_PAUSE_MS", int(pause_s * 1000)) / 1000.0
             shop.say("%s: %s; trying again in %d s" % (errand.subject, error.why, wait_s))
@@ -68,10 +70,14 @@ def tried(errand: Errand, shop: Workshop, deed: Callable[[], _T]) -> _T:
     raise AssertionError("the last try gives or raises")
 
 
-def lasts(said: str) -> bool:
+def lasts(said: str, renews: bool = False) -> bool:
     """True when what a tool said in its last words will not pass by itself."""
     # What is not reached may be called not found.
-    return not _OUT_OF_REACH.search(said) and any(one.search(said) for one in (_CREDENTIALS, _NOT_THERE, _USAGE))
+    if _OUT_OF_REACH.search(said):
+        return False
+    if renews and _CREDENTIALS.search(said):
+        return False
+    return any(one.search(said) for one in (_CREDENTIALS, _NOT_THERE, _USAGE))
 
 
 def help_for(errand: Errand, said: str) -> str:

@@ -123,6 +123,7 @@ class _Whole:
                 error = "%d of %d files are not there whole" % (len(missing), len(found.files) + len(found.missing))
         except CannotUpload as why:
             error = str(why)
+            missing += why.missing
         except OSError as why:
             error = "%s: %s" % (printable(str(why.filename or wanted.destination)), why.strerror)
         sent = delivery.verified() if delivery is not None and not error else tuple(delivery.sent) if delivery else ()
