@@ -90,7 +90,7 @@ def _fetched(screen: Screen, session: api.Session, run: str, wanted: Wanted) -> 
     try:
         found = api.find(session, run)
     except api.AicrunError as error:
-        return _instead(screen, session, api.uploaded.instead(session, run, wanted.checkpoint, error), wanted)
+        return _instead(screen, session, api.uploaded.instead(session, run, error), wanted)
     return brought(screen, session, found, wanted)
 
 
@@ -99,7 +99,7 @@ def brought(screen: Screen, session: api.Session, found: api.Found, wanted: Want
     try:
         chosen = api.meant_checkpoint(found, api.checkpoints(session, found), wanted.checkpoint)
     except api.AicrunError as error:
-        other = api.uploaded.instead(session, found.report.run, wanted.checkpoint, error, found)
+        other = api.uploaded.instead(session, found.report.run, error, found)
         return _instead(screen, session, other, wanted)
     with Bar(screen) as bar, told_how(screen, found.machine, chosen.place):
         moved = api.fetch(session, chosen, wanted.to, wanted.replace, bar.tell)
@@ -109,20 +109,25 @@ def brought(screen: Screen, session: api.Session, found: api.Found, wanted: Want
 
 
 def _instead(screen: Screen, session: api.Session, other: api.uploaded.Instead, wanted: Wanted) -> dict[str, object]:
-    where = harmless(other.uploaded.upload.destination)
-    screen.err([f"from {where}, for {other.why}"])
-    return _from_upload(screen, session, other.uploaded, wanted)
+    try:
+        return _from_upload(screen, session, other.uploaded, wanted, f", for {other.why}")
+    except api.AicrunError as error:
+        raise other.failed(error) from error
 
 
 def _from_upload(
-    screen: Screen, session: api.Session, uploaded: api.uploaded.Uploaded, wanted: Wanted
+    screen: Screen, session: api.Session, uploaded: api.uploaded.Uploaded, wanted: Wanted, why: str = ""
 ) -> dict[str, object]:
     found = api.uploaded.opened(session, uploaded)
-    if not api.uploaded.is_as_seen(found, uploaded):
-        screen.err(["It was uploaded anew since this client saw the run last."])
     part = api.uploaded.meant_part(found, uploaded, wanted.checkpoint)
+    anew = "" if api.uploaded.is_as_seen(found, uploaded) else "; uploaded anew since this client saw the run last"
+    screen.err([f"{_named(part.name)} from {harmless(found.address)}{why}{anew}"])
     with Bar(screen) as bar:
         moved = api.uploaded.fetch(session, uploaded, found, part, (wanted.to, wanted.replace, bar.tell))
     screen.out(moved_lines(screen, moved))
     about = {"run": found.run, "from": found.address, "checkpoint": {"name": part.name, "bytes": part.bytes}}
     return {**about, **api.as_json(moved)}
+
+
+def _named(name: str) -> str:
+    return "the top folder" if name == "." else harmless(name)

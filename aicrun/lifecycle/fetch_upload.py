@@ -32,7 +32,7 @@ from aicrun.wire.jobs import Upload
 MANIFEST = "aicrun-manifest.json"
 MANIFEST_BYTES = 256 * 1024 * 1024
 # What reads each kind of target; the one that a run's upload was made with comes first.
-TOOLS = {"s3": ("aws", "rclone"), "rclone": ("rclone",), "hf": ("hf",), "ssh": ("rsync",)}
+TOOLS = {"s3": ("aws", "rclone"), "rclone": ("rclone",), "hf": ("hf",)}
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -270,11 +270,15 @@ def _check_scheme(uploaded: Uploaded) -> None:
     upload, machine = uploaded.upload, uploaded.machine
     if upload.scheme in TOOLS:
         return
-    facts = (("uploaded", f"{upload.destination}, a folder of {machine} itself"),)
+    where = f", a folder of {machine} itself" if upload.scheme == "file" else ""
     path = upload.destination.partition(":")[2]
     way = Way(f"when {machine} answers again", f"aicrun pull {machine}:{shlex.quote(path)} .")
-    words = f"{uploaded.run} was uploaded to no place beside {machine}"
-    raise TransferFailed("AIC-E647", words, facts=facts, ways=(way,))
+    raise TransferFailed(
+        "AIC-E647",
+        f"the upload of {uploaded.run} cannot be read from here",
+        facts=(("uploaded", f"{upload.destination}{where}"),),
+        ways=(way,) if upload.scheme == "file" else (),
+    )
 
 
 def _is_of(found: Manifest, key: str) -> bool:

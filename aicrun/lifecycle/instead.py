@@ -13,22 +13,30 @@ from aicrun.lifecycle.ledger import Uploaded
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.upload_notes import of_report
 
-# No such run, no such checkpoint.
-_GONE = ("AIC-E003", "AIC-E024")
+_NO_RUN, _NO_CHECKPOINT = "AIC-E003", "AIC-E024"
 
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """An upload, and why it is read rather than the host: `lab does not answer`."""
+    """An upload, and why it is read rather than the host: `lab does not answer`; `error` is what happened there."""
 
     uploaded: Uploaded
     why: str
+    error: AicrunError
+
+    def failed(self, other: AicrunError) -> AicrunError:
+        """What is told when the upload is of no use either: of a host that answers, what it said counts."""
+        if self.error.code == _NO_CHECKPOINT:
+            self.error.facts = (*self.error.facts, ("uploaded", other.message))
+            return self.error
+        other.facts = (*other.facts, (self.uploaded.machine, self.error.message))
+        return other
 
 
-def instead(session: Session, key: str, wanted: str, error: AicrunError, found: Found | None = None) -> Instead:
+def instead(session: Session, key: str, error: AicrunError, found: Found | None = None) -> Instead:
     """The upload that stands in for a host which ended in `error`, when `key` was looked for; `found` if it was found.
 
-    Raises `error` itself, with the way to name a target, when no upload is known or it is surely of no use.
+    Raises `error` itself, with the way to name a target, when no upload is known.
     """
     name, _, machine = key.partition("@")
     known = session.ledger.uploads(name)
@@ -38,7 +46,7 @@ def instead(session: Session, key: str, wanted: str, error: AicrunError, found: 
         same = tuple(one for one in known if one.job_id == found.report.job_id)
         known = () if told is None else same or (told,)
     known = tuple(one for one in known if not machine or one.machine == machine)
-    if error.code not in _GONE and not isinstance(error, HostUnreachable):
+    if error.code not in (_NO_RUN, _NO_CHECKPOINT) and not isinstance(error, HostUnreachable):
         raise error
     if not known:
         if found is None:
@@ -47,9 +55,7 @@ def instead(session: Session, key: str, wanted: str, error: AicrunError, found: 
         raise error
     one = known[0]
     _check_newest(session, name, one, error)
-    if found is not None and _is_surely_not_there(one, wanted):
-        raise error
-    return Instead(one, _why(session, one, error))
+    return Instead(one, _why(session, one, error), error)
 
 
 def _check_newest(session: Session, name: str, one: Uploaded, error: AicrunError) -> None:
@@ -62,16 +68,9 @@ def _check_newest(session: Session, name: str, one: Uploaded, error: AicrunError
         raise error
 
 
-def _is_surely_not_there(one: Uploaded, wanted: str) -> bool:
-    """True when the host, which answers, told all that it uploaded, and what is wanted was none of it."""
-    if one.saved is None or wanted in ("latest", "best"):
-        return False
-    return not any(wanted == item.name or item.id.startswith(wanted) for item in one.saved.checkpoints)
-
-
 def _why(session: Session, one: Uploaded, error: AicrunError) -> str:
     entry = next((item for item in session.inventory.machines if item.name == one.machine), None)
-    if error.code == "AIC-E024":
+    if error.code == _NO_CHECKPOINT:
         return f"it is not on {one.machine} any more"
     if entry is None:
         return f"{one.machine} is not in machines.yaml any more"

@@ -81,13 +81,13 @@ def test_the_upload_stands_in_for_what_the_machine_cannot_give(owner: Project, t
     (folder / "checkpoint-10").rename(kept)
     done = owner.run("fetch", "quick", "checkpoint-10", timeout_s=120)
     assert done.returncode == 0, flat(done)
-    assert f"from s3://bucket/runs/{run_id}/, for it is not on here any more" in flat(done)
+    assert f"checkpoint-10 from s3://bucket/runs/{run_id}/, for it is not on here any more" in flat(done)
     assert same(owner.folder / "checkpoint-10", kept)
 
     (owner.folder / "machines.yaml").write_text(NOT_HERE)
     done = owner.run("fetch", "quick", timeout_s=120)
     assert done.returncode == 0, flat(done)
-    assert f"from s3://bucket/runs/{run_id}/, for here is not in machines.yaml any more" in flat(done)
+    assert f"checkpoint-20 from s3://bucket/runs/{run_id}/, for here is not in machines.yaml any more" in flat(done)
     assert same(owner.folder / "checkpoint-20", folder / "checkpoint-20")
     assert SECRET not in done.stdout + done.stderr
     told = owner.json("fetch", "quick", "checkpoint-20")

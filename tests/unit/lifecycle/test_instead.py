@@ -52,31 +52,31 @@ def known(job: str = "a" * 16, machine: str = "lab", **more: object) -> Uploaded
 def test_what_the_ledger_knows_stands_in(session: Session, machine: str, error: AicrunError, why: str) -> None:
     session.ledger.note_uploads([known(machine=machine)])
     for key in ("sft-run", RUN_ID, RUN_ID[:6], "a" * 16, f"sft-run@{machine}"):
-        other = instead(session, key, "latest", error)
+        other = instead(session, key, error)
         assert (other.uploaded.upload, other.why) == (TO, why)
 
 
 def test_what_is_not_known_or_not_meant_stays_the_error_that_it_was(session: Session) -> None:
     error = HostUnreachable(*SILENT)
     with pytest.raises(HostUnreachable) as raised:
-        instead(session, "sft-run", "latest", error)
+        instead(session, "sft-run", error)
     assert raised.value is error and "--from s3://" in error.ways[-1].command
     session.ledger.note_uploads([known()])
     for code in ("AIC-E004", "AIC-E025", "AIC-E006"):
         with pytest.raises(UsageError):
-            instead(session, "sft-run", "latest", UsageError(code, "typed wrongly"))
+            instead(session, "sft-run", UsageError(code, "typed wrongly"))
     with pytest.raises(HostUnreachable):
-        instead(session, "sft-run@attic", "latest", error)
+        instead(session, "sft-run@attic", error)
 
 
 def test_an_earlier_upload_is_not_given_out_for_the_job_that_was_started_last(session: Session) -> None:
     session.ledger.note_uploads([known()])
     session.ledger.note("b" * 16, "sft-run", "lab", "started")
     with pytest.raises(HostUnreachable) as raised:
-        instead(session, "sft-run", "latest", HostUnreachable(*SILENT))
+        instead(session, "sft-run", HostUnreachable(*SILENT))
     assert raised.value.ways[-1].command == f"aicrun fetch {'a' * 16}"
     # Named by its own id it is meant.
-    assert instead(session, "a" * 16, "latest", HostUnreachable(*SILENT)).uploaded == known()
+    assert instead(session, "a" * 16, HostUnreachable(*SILENT)).uploaded == known()
 
 
 def test_a_look_at_a_run_writes_the_ledger_anew_and_keeps_what_was_told(session: Session) -> None:
@@ -104,15 +104,15 @@ def test_a_host_that_answers_and_lost_the_ledger_still_tells_where_it_uploaded(s
     done = UploadResult(TO.destination, True)
     found = Found("lab", replace(report(), upload=done, upload_request=TO))
     missing = UsageError("AIC-E024", "no checkpoint is called checkpoint-5")
-    assert instead(session, "sft-run", "checkpoint-5", missing, found).why == "it is not on lab any more"
-    session.ledger.note_uploads(
-        [known(found.report.job_id, saved=Checkpointed("/w", (Checkpoint("1", "checkpoint-5"),)))]
-    )
-    assert instead(session, "sft-run", "checkpoint-5", missing, found).uploaded.upload == TO
+    other = instead(session, "sft-run", missing, found)
+    assert (other.uploaded.upload, other.why) == (TO, "it is not on lab any more")
+    # Nor is it there: what the host said counts, and what the target said is told.
+    told = other.failed(UsageError("AIC-E024", "there is no such part"))
+    assert told is missing and missing.facts == (("uploaded", "there is no such part"),)
+    session.ledger.note_uploads([known(found.report.job_id)])
     with pytest.raises(UsageError):
-        instead(session, "sft-run", "nothing", missing, found)
-    with pytest.raises(UsageError):
-        instead(session, "sft-run", "latest", missing, Found("lab", replace(found.report, upload=None)))
+        # What a later upload has left there is not verified.
+        instead(session, "sft-run", missing, Found("lab", replace(found.report, upload=None)))
 
 
 def manifest(*paths: str) -> Manifest:
