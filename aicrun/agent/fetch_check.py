@@ -76,7 +76,7 @@ def settled(tool: Tool, place: str, listing: Optional[Listing], shop: Workshop) 
             os.unlink(path)
             faults.append(one.path or os.path.basename(place))
         hashed += same is True
-    listed = "".join("%s\t%d\t%s\n" % one for one in listing.files)
+    listed = "".join("%s\t%d\t%s\n" % one[:3] for one in listing.files)
     digest = sha256(listed.encode("utf-8", "surrogateescape"))
     return Looked(tuple(faults), {"listed": len(listing.files), "hashed": hashed, "listing": digest})
 

@@ -4,6 +4,7 @@ It must not decide whether what failed is tried again.
 """
 
 import os
+import re
 import signal
 from typing import IO, TYPE_CHECKING, List, Sequence
 
@@ -17,6 +18,11 @@ else:
     subprocess, threading = later.module("subprocess"), later.module("threading")
 
 _WHY_CHARACTERS = 300
+# What rsync says only because something before went wrong, and what would be taken for a network's fault.
+_ECHO = re.compile(
+    r"rsync error: |rsync: (?:\[\w+\] )?(?:connection unexpectedly closed|write error: Broken pipe)|"
+    r"\(see the rsync manpage"
+)
 
 
 class NoRoom(Exception):
@@ -65,7 +71,7 @@ def run(argv: Sequence[str], shop: Workshop, doing: str, captures: bool = False)
         raise
     finally:
         shop.running = 0
-    last, out = said.last_words(), collected.all() if collected else b""
+    last, out = _without_echoes(said.last_words()), collected.all() if collected else b""
     if code != 0:
         ended = "it was ended by signal %d" % -code if code < 0 else "it ended with exit code %d" % code
         raise ToolFailed("%s says: %s" % (os.path.basename(argv[0]), _line(last) or ended), last)
@@ -89,6 +95,11 @@ class _Collector:
         with stream:
             for part in iter(lambda: stream.read(1 << 16), b""):
                 self._parts.append(part)
+
+
+def _without_echoes(said: str) -> str:
+    lines = said.splitlines(True)
+    return "".join(line for line in lines if not _ECHO.match(line)) or said
 
 
 def _line(said: str) -> str:

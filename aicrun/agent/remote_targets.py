@@ -1,4 +1,4 @@
-"""Uploads to S3 and to rclone's remotes: a tool of the host sends in bulk, then the target is listed and compared.
+"""Uploads that a tool of the host carries: it sends in bulk, then the target is listed and compared.
 
 The tool's exit code is never believed: every size, and every hash that the target tells, is. It must not know how a
 tool is spoken to (see `remote_tools.py`).
@@ -17,11 +17,12 @@ from aicrun.agent.finding import counted
 from aicrun.agent.machine import program
 from aicrun.agent.outputs import MANIFEST, Output, printable
 from aicrun.agent.remote_tools import Store, store
+from aicrun.agent.ssh_store import absent
 from aicrun.agent.targets import CannotUpload, Sent
 from aicrun.agent.tool_tries import OF_THE_JOB, Errand
 from aicrun.agent.transfer_tools import Remote
 from aicrun.wire.jobs import Upload
-from aicrun.wire.tools import FETCHERS
+from aicrun.wire.tools import CARRIED_BY, FETCHERS
 
 if TYPE_CHECKING:
     import hashlib
@@ -50,18 +51,20 @@ class _Item(NamedTuple):
 
 def workshop(upload: Upload, env: Mapping[str, str], limit_s: float, limit: str) -> Tuple[Store, Workshop]:
     """The target for its tool, and where that runs; raises `CannotUpload` where the tool is not on this host."""
-    path = program(upload.tool, env.get("PATH", "").split(os.pathsep))
-    if not path:
-        words = (upload.tool, FETCHERS[upload.tool].get if upload.tool in FETCHERS else "install it there")
-        raise CannotUpload("there is no %s on this host: %s" % words)
-    made = store(upload, path)
+    places = env.get("PATH", "").split(os.pathsep)
+    for tool in (upload.tool, *CARRIED_BY.get(upload.tool, ())):
+        if not program(tool, places):
+            words = (tool, FETCHERS[tool].get if tool in FETCHERS else "install it there")
+            raise CannotUpload("there is no %s on this host: %s" % words)
+    made = store(upload, program(upload.tool, places))
     own = {name: value for name, value in env.items() if name not in OF_THE_JOB}
     return made, Workshop(dict(own, **made.env), limit_s, limit)
 
 
 def errand(upload: Upload, subject: str, pauses_s: Tuple[float, ...]) -> Errand:
     """What is tried, for `tool_tries`; a failure for want of credentials names the step that they are for."""
-    return Errand(subject, upload.destination, FETCHERS[upload.tool].login % "upload", pauses_s)
+    login = FETCHERS[upload.tool].login % "upload"
+    return Errand(subject, upload.destination, login, pauses_s, absent=absent(upload) if upload.scheme == "ssh" else "")
 
 
 class RemoteTarget:
@@ -73,10 +76,13 @@ class RemoteTarget:
         self._upload = upload
         self._scratch = scratch
         self._pauses_s = pauses_s
+        self._tree = os.path.join(scratch, "tree")
         self._store, self._shop = workshop(upload, env, LIMIT_S, "the upload's limit")
         self._items: List[_Item] = []
         self._first: Dict[str, Remote] = {}
         self._wrong: List[str] = []
+        # What the tool has compared, as it was listed just before.
+        self._alike: Dict[str, Remote] = {}
 
     def begin(self, source: str, keeps: bool = False) -> None:
         """See what lies there; raises `CannotUpload`.
@@ -94,10 +100,8 @@ class RemoteTarget:
 
     def send(self, output: Output) -> Sent:
         """Read a file for its hashes; it is sent with all others. Raises `CannotUpload` when it keeps changing."""
-        try:
-            output.path.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise CannotUpload("its name is no UTF-8, so that it cannot be kept there") from error
+        if not self._store.any_name and printable(output.path) != output.path:
+            raise CannotUpload("its name is no UTF-8, so that it cannot be kept there")
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(_PAUSE_S)
@@ -115,20 +119,16 @@ class RemoteTarget:
             if not self._wrong:
                 raise CannotUpload(str(error), self._lacking()) from error
         finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._clear()
         return tuple(self._wrong)
 
     def finish(self, manifest: bytes) -> None:
         """Put the manifest there, after everything else."""
-        os.makedirs(self._scratch, exist_ok=True)
-        path = os.path.join(self._scratch, MANIFEST)
-        with open(path, "wb") as stream:
-            stream.write(manifest)
-        argv = self._store.putting(path, MANIFEST)
+        argv = self._store.putting(self._written(manifest), MANIFEST)
         try:
             self._tried(lambda: run(argv, self._shop, "sending the manifest"))
         finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._clear()
 
     def faults(self, sent: Tuple[Sent, ...], manifest: bytes = b"") -> Tuple[str, ...]:
         """List the target and compare every size and every hash that it tells; of what was not sent, the sizes."""
@@ -136,17 +136,23 @@ class RemoteTarget:
         of_manifest = Sent(MANIFEST, len(manifest), hashlib.sha256(manifest).hexdigest())
         known = {item.sent.path: item for item in self._items}
         items = [known.get(one.path) or _Item(one, "", "") for one in sent]
-        items += [_Item(of_manifest, "", _md5(manifest))] if manifest else []
-        found = [self._tried(partial(self._fault, item, listing)) for item in items]
+        items += [_Item(of_manifest, self._written(manifest), _md5(manifest))] if manifest else []
+        try:
+            self._tried(partial(self._compare, items, listing))
+            found = [self._tried(partial(self._fault, item, listing)) for item in items]
+        finally:
+            self._clear()
         wrong = tuple(why for why, _ in found if why)
         if not wrong:
             hashed = sum(is_proven for _, is_proven in found)
-            words = (hashed, counted(len(items), "file"))
-            self._shop.say("the target was listed: %d of %s agree by their MD5, all by their sizes" % words)
+            how = "read again there" if self._store.compares else "by their MD5"
+            words = (hashed, counted(len(items), "file"), how)
+            self._shop.say("the target was listed: %d of %s agree %s, all by their sizes" % words)
         return wrong
 
     def _round(self) -> None:
         listing = self._store.listing(self._shop)
+        self._compare(self._items, listing)
         todo = [item for item in self._items if not self._is_whole(item, listing)]
         if len(todo) < len(self._items):
             self._shop.say("%s there already" % counted(len(self._items) - len(todo), "file"))
@@ -154,11 +160,12 @@ class RemoteTarget:
             self._wrong = []
             return
         self._stage(todo)
-        argv = self._store.sending(self._scratch)
+        argv = self._store.sending(self._tree)
         self._shop.say("sending %s: %s" % (counted(len(todo), "file"), " ".join(argv)))
         self._wrong = []
         run(argv, self._shop, "sending the checkpoints")
         listing = self._store.listing(self._shop)
+        self._compare(self._items, listing)
         self._wrong = [why for why in (self._fault(item, listing)[0] for item in self._items) if why]
         if self._wrong:
             told = "%s not there whole: %s" % (counted(len(self._wrong), "file"), self._wrong[0])
@@ -168,18 +175,52 @@ class RemoteTarget:
         """What is not there whole, after the tool gave up; nothing where the target cannot be asked."""
         try:
             listing = self._store.listing(self._shop)
+            self._compare(self._items, listing)
             return tuple(why for why in (self._fault(item, listing)[0] for item in self._items) if why)
         except (SetupFailed, ToolFailed):
             return ()
 
     def _stage(self, items: List[_Item]) -> None:
         """A folder of links to the real files, under the names that they get."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        os.makedirs(self._scratch, mode=0o700)
+        shutil.rmtree(self._tree, ignore_errors=True)
+        os.makedirs(self._tree, mode=0o700)
         for item in items:
-            place = os.path.join(self._scratch, item.sent.path)
+            place = os.path.join(self._tree, item.sent.path)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.symlink(item.source, place)
+
+    def _written(self, manifest: bytes) -> str:
+        """The manifest as a file of this host; `_clear` removes it."""
+        os.makedirs(self._scratch, mode=0o700, exist_ok=True)
+        path = os.path.join(self._scratch, MANIFEST)
+        with open(path, "wb") as stream:
+            stream.write(manifest)
+        return path
+
+    def _clear(self) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _compare(self, items: List[_Item], listing: Mapping[str, Remote]) -> None:
+        """Have the tool compare what has the right size and was not compared as it is listed now."""
+        if not self._store.compares:
+            return
+        there = {item.sent.path: listing.get(item.sent.path) for item in items}
+        same = [one for one in items if one.source and self._has_size(one, listing)]
+        todo = [one for one in same if not self._is_alike(one, listing)]
+        if todo:
+            self._stage(todo)
+            for name in self._store.alike(self._tree, self._shop):
+                remote = there.get(name)
+                if remote is not None:
+                    self._alike[name] = remote
+
+    def _has_size(self, item: _Item, listing: Mapping[str, Remote]) -> bool:
+        remote = listing.get(item.sent.path)
+        return remote is not None and remote.size == item.sent.size
+
+    def _is_alike(self, item: _Item, listing: Mapping[str, Remote]) -> bool:
+        remote = listing.get(item.sent.path)
+        return remote is not None and self._alike.get(item.sent.path) == remote
 
     def _is_whole(self, item: _Item, listing: Mapping[str, Remote]) -> bool:
         """True when it need not be sent: proven by its hash, or of the right size and put there since we began."""
@@ -194,6 +235,9 @@ class RemoteTarget:
             return "%s: it is not there" % name, False
         if remote.size != item.sent.size:
             return "%s: %d bytes arrived of %d" % (name, remote.size, item.sent.size), False
+        if self._store.compares:
+            same = self._is_alike(item, listing)
+            return ("" if same or not item.source else "%s: its contents differ" % name), same
         if "-" in remote.md5:
             # Sent in parts: the size of the parts is known to the tool alone, and tried out.
             return "", bool(item.source) and fetch_check.has_md5(item.source, remote) is True

@@ -3,10 +3,11 @@
 No command line holds what is secret: a tool finds its credentials in the environment or in the account's own files.
 """
 
-from typing import Dict, List, Protocol
+from typing import Dict, FrozenSet, List, Protocol
 
 from aicrun.agent.build import Workshop
 from aicrun.agent.fetch_run import ToolFailed
+from aicrun.agent.ssh_store import Rsync
 from aicrun.agent.transfer_tools import AwsCli, RcloneCli, Remote
 from aicrun.wire.jobs import Upload
 
@@ -14,9 +15,15 @@ _DOING = "asking what lies at the upload target"
 
 
 class Store(Protocol):
-    """A target as one tool speaks to it; `env` is added to what the tool finds. Names are relative, with `/`."""
+    """A target as one tool speaks to it; `env` is added to what the tool finds. Names are relative, with `/`.
+
+    `compares`: the tool itself tells which files are alike on both sides, and no MD5. `any_name`: also one that is no
+    UTF-8 can be kept.
+    """
 
     env: Dict[str, str]
+    compares: bool
+    any_name: bool
 
     def listing(self, shop: Workshop, name: str = "") -> Dict[str, Remote]:
         """What lies there by name, or only the object `name`; empty when there is nothing. Raises `ToolFailed`."""
@@ -25,7 +32,7 @@ class Store(Protocol):
         """The command that puts everything below `folder` there, links followed, over what lies there."""
 
     def putting(self, path: str, name: str) -> List[str]:
-        """The command that puts one file there as `name`."""
+        """The command that puts one file, called `name` here too, there as `name`."""
 
     def removing(self, name: str) -> List[str]:
         """The command that removes just the object `name`."""
@@ -33,13 +40,29 @@ class Store(Protocol):
     def is_opaque(self, name: str, shop: Workshop) -> bool:
         """True when what stands for the MD5 of an object is none, since the server encrypts. Raises `ToolFailed`."""
 
+    def alike(self, folder: str, shop: Workshop) -> FrozenSet[str]:
+        """Names below `folder`, links followed, of files with the same bytes there. Raises `ToolFailed`."""
+
 
 def store(upload: Upload, path: str) -> Store:
     """The target of `upload` for its tool, whose program lies at `path`."""
+    if upload.scheme == "ssh":
+        return Rsync(upload, path)
     return Aws(upload, path) if upload.tool == "aws" else Rclone(upload, path)
 
 
-class Aws:
+class _Hashed:
+    """A place that tells hashes in its listing: no file is read again for being compared."""
+
+    compares, any_name = False, False
+
+    def alike(self, folder: str, shop: Workshop) -> FrozenSet[str]:
+        """None: the listing tells it."""
+        del folder, shop
+        return frozenset()
+
+
+class Aws(_Hashed):
     """A target `s3://bucket/prefix/` with the AWS command line."""
 
     def __init__(self, upload: Upload, path: str) -> None:
@@ -74,7 +97,7 @@ class Aws:
         return self._cli.address(self._prefix + name)
 
 
-class Rclone:
+class Rclone(_Hashed):
     """A target `s3://…` or `rclone:remote:path` with rclone."""
 
     # Links are followed, and nothing is left out because it looks the same.

@@ -19,9 +19,13 @@ _T = TypeVar("_T")
 _CREDENTIALS = re.compile(
     r"AccessDenied|Access Denied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|Forbidden|"
     r"Unable to locate credentials|config profile|NoCredential|no credentials|Unauthorized|gated|Invalid user token|"
-    r"StatusCode: 40[13]\b|\((?:401|403)\)|40[13] Client Error|password",
+    r"StatusCode: 40[13]\b|\((?:401|403)\)|40[13] Client Error|password|Permission denied \((?:public|keyb|gss|host)|"
+    r"Too many authentication failures",
     re.IGNORECASE,
 )
+_HOST_KEY = re.compile(r"Host key verification failed|host key is known for|REMOTE HOST IDENTIFICATION HAS CHANGED")
+_NOT_ALLOWED = re.compile(r"Permission denied \(13\)|Operation not permitted \(1\)|Read-only file system \(30\)")
+_FAR_TOOL = re.compile(r"rsync: (?:command )?not found|remote command not found|is your shell clean")
 _NOT_THERE = re.compile(
     r"NoSuchBucket|NoSuchKey|directory not found|object not found|section in config|couldn't find remote|"
     r"(?:Repository|Revision|Entry) ?Not ?Found|\(404\)|404 Client Error|No such file|does not exist",
@@ -33,12 +37,14 @@ _OUT_OF_REACH = re.compile(
     re.IGNORECASE,
 )
 _USAGE = re.compile(r"unknown (?:flag|option|command|shorthand)|^usage:|No such option|Invalid (?:bucket|choice)", re.M)
+_LASTING = (_CREDENTIALS, _NOT_THERE, _USAGE, _HOST_KEY, _NOT_ALLOWED, _FAR_TOOL)
 
 
 class Errand(NamedTuple):
     """What is done, in the words of a message; the address; how the tool gets credentials; seconds between tries.
 
-    `reach` is what a person may do where the address cannot be reached.
+    `reach` is what a person may do where the address cannot be reached, `absent` where it is not there, when that is
+    more than to look at it.
     `renews`: the credentials lie in files of the account, and what they lack may be there at the next try.
     """
 
@@ -48,6 +54,7 @@ class Errand(NamedTuple):
     pauses_s: Tuple[float, ...]
     reach: str = "this host does not reach it: look at the address, or name its proxy in env of machines.yaml"
     renews: bool = False
+    absent: str = ""
 
 
 def tried(errand: Errand, shop: Workshop, deed: Callable[[], _T]) -> _T:
@@ -77,15 +84,18 @@ def lasts(said: str, renews: bool = False) -> bool:
         return False
     if renews and _CREDENTIALS.search(said):
         return False
-    return any(one.search(said) for one in (_CREDENTIALS, _NOT_THERE, _USAGE))
+    return any(one.search(said) for one in _LASTING)
 
 
 def help_for(errand: Errand, said: str) -> str:
     """What a person may do about it, as the end of a sentence; empty when nothing is known."""
     ways: Tuple[Tuple[Pattern[str], str], ...] = (
         (_OUT_OF_REACH, errand.reach),
+        (_HOST_KEY, "this host does not know that key: compare it, then take it with one ssh there by hand"),
         (_CREDENTIALS, errand.login),
-        (_NOT_THERE, "look at the address %s" % errand.address),
+        (_NOT_ALLOWED, "that account may not write there"),
+        (_FAR_TOOL, "the far side needs an rsync, and start files of its account that print nothing"),
+        (_NOT_THERE, errand.absent or "look at the address %s" % errand.address),
     )
     return next(("; " + way for pattern, way in ways if pattern.search(said)), "")
 

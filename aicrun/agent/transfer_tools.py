@@ -14,11 +14,15 @@ _MD5 = re.compile(r"[0-9a-f]{32}(?:-\d+)?\Z")
 
 
 class Remote(NamedTuple):
-    """One file at its place: `path` below what is meant; its MD5, or that of its parts (`…-N`), where it is known."""
+    """One file at its place: `path` below what is meant; its MD5, or that of its parts (`…-N`), where it is known.
+
+    `stamp` is what else the place tells by which a change shows, a time say.
+    """
 
     path: str
     size: int
     md5: str = ""
+    stamp: str = ""
 
 
 class AwsCli:

@@ -25,7 +25,7 @@ def probe(request: JobRequest, upload: Upload, job_folder: str, env: Mapping[str
     An object that cannot be removed, at a target that only takes more, is told and is no fault.
     """
     name = ".aicrun-probe-%s" % request.job_id
-    path = os.path.join(job_folder, "probe")
+    path = os.path.join(job_folder, name)
     try:
         store, shop = workshop(upload, env, LIMIT_S, "the time for trying the upload target")
         with open(path, "wb") as stream:

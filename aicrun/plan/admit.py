@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from aicrun.plan import twins, words
 from aicrun.plan.environment import chosen_python, has_environment
-from aicrun.plan.inputs import deciding, fetched_key, inputs_at, key_of_fetched, own_path, upload_tool
+from aicrun.plan.inputs import deciding, fetched_key, inputs_at, key_of_fetched, own_path, upload_tools
 from aicrun.plan.model import MachineView, Rejection, Wanted
 from aicrun.plan.needed_room import disk_of, volumes_needed
 from aicrun.plan.placeholders import names_in
@@ -245,10 +245,10 @@ def _fetchers(machine: Machine, reading: HostReading, need: Need) -> Iterator[Re
         if _lacks(reading, tool, path):
             told = f"input {name} is fetched with {tool}, which is no program there: {FETCHERS[tool].get}"
             yield Rejection("no_fetcher", tool, "none", True, told)
-    carrier = upload_tool(need.spec)
-    if carrier and _lacks(reading, carrier, path):
-        told = f"checkpoints are uploaded with {carrier}, which is no program there: {FETCHERS[carrier].get}"
-        yield Rejection("no_carrier", carrier, "none", True, told)
+    for carrier in upload_tools(need.spec):
+        if _lacks(reading, carrier, path):
+            told = f"checkpoints are uploaded with {carrier}, which is no program there: {FETCHERS[carrier].get}"
+            yield Rejection("no_carrier", carrier, "none", True, told)
 
 
 def _lacks(reading: HostReading, tool: str, path: str) -> bool:

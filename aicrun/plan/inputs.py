@@ -19,7 +19,7 @@ from aicrun.wire import names
 from aicrun.wire.facts import HostReading, InputReady
 from aicrun.wire.hashes import input_key
 from aicrun.wire.jobs import Fetch, JobRequest
-from aicrun.wire.tools import REMOTE_SCHEMES
+from aicrun.wire.tools import CARRIED_BY, REMOTE_SCHEMES
 
 # The one that programs of our ancestor look for by a name of its own.
 CHECKPOINT = "checkpoint"
@@ -89,14 +89,16 @@ def fetchers_to_ask(specs: Sequence[RunSpec], machine: Machine) -> tuple[tuple[s
     return tuple(dict.fromkeys(wanted))
 
 
-def upload_tool(spec: RunSpec) -> str:
-    """The program of the machine that carries the checkpoints; empty where none is needed."""
+def upload_tools(spec: RunSpec) -> tuple[str, ...]:
+    """The programs of the machine that carry the checkpoints; none where none is needed."""
     upload = spec.checkpoints.upload
-    return upload.tool if upload is not None and upload.scheme in REMOTE_SCHEMES else ""
+    if upload is None or upload.scheme not in REMOTE_SCHEMES:
+        return ()
+    return (upload.tool, *CARRIED_BY.get(upload.tool, ()))
 
 
 def _tools(spec: RunSpec) -> tuple[str, ...]:
-    return tuple(tool for tool in (*(one.tool for one in spec.brought.values()), upload_tool(spec)) if tool)
+    return (*(one.tool for one in spec.brought.values() if one.tool), *upload_tools(spec))
 
 
 def fetches(wanted: Wanted, machine: Machine, home: str) -> tuple[Fetch, ...]:

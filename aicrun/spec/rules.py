@@ -26,7 +26,14 @@ TARGETS = {
     "s3": (("aws", "rclone"), re.compile(r"s3://[^/\s:@]+(?:/\S*)?")),
     "rclone": (("rclone",), re.compile(r"rclone:[A-Za-z0-9_$][A-Za-z0-9_.+@${}-]*:\S*")),
     "hf": (("hf",), re.compile(r"hf:[A-Za-z0-9][\w.${}-]*/[\w.${}-]+(?:/\S*)?")),
-    "ssh": (("rsync",), re.compile(r"ssh://[A-Za-z0-9_][^/\s]*/\S*")),
+    # A host that begins with - would be an option of ssh, and a password no longer be one.
+    "ssh": (
+        ("rsync",),
+        re.compile(
+            r"ssh://(?:[A-Za-z0-9_$][\w.${}-]*@)?(?:[A-Za-z0-9_$][\w.${}-]*|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/\S+",
+            re.ASCII,
+        ),
+    ),
     "file": (("copy",), re.compile(r"file:(?:/|~/|\$\{)[^\n]*|file:~")),
 }
 _OWNED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")

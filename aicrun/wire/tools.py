@@ -75,7 +75,15 @@ FETCHERS: Dict[str, Fetcher] = {
         "rclone config on that host; for s3:// also secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: %s",
     ),
     "hf": Fetcher("uv tool install huggingface_hub", "hf auth login on that host, or the secret HF_TOKEN for: %s"),
+    "rsync": Fetcher(
+        "apt install rsync",
+        "a job is detached and has no ssh agent: ssh must find a key without a passphrase on that host for: %s",
+    ),
+    "ssh": Fetcher("apt install openssh-client", ""),
 }
 
+# What a tool needs beside itself.
+CARRIED_BY: Dict[str, Tuple[str, ...]] = {"rsync": ("ssh",)}
+
 # Upload targets that a tool of the host writes to.
-REMOTE_SCHEMES = ("s3", "rclone")
+REMOTE_SCHEMES = ("s3", "rclone", "ssh")
