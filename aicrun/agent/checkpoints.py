@@ -3,12 +3,12 @@
 import hashlib
 import os
 import time
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
-from aicrun.agent import bodies, decide, hidden_names, jobs
-from aicrun.agent.checkpoint_folder import Moment, in_folder
+from aicrun.agent import bodies, decide, hidden_names, jobs, own_outputs, pruning, uploaded
+from aicrun.agent.checkpoint_folder import Moment, Seen, each
 from aicrun.agent.home import Home
-from aicrun.agent.outputs import printable
+from aicrun.agent.outputs import Outputs, outputs, printable
 from aicrun.wire import checkpoint as wire
 from aicrun.wire.codec import replace, to_json
 
@@ -33,10 +33,59 @@ def checkpoints(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     def shown(path: str) -> str:
         return printable(hidden_names.shown(home, run, job_id, path))
 
-    found = in_folder(folder, Moment(time.time(), is_over, upload), shown)
-    told = [replace(one, id=_id(report.run_id, one.name)) for one in found[:LISTED_MOST]]
-    words = wire.Checkpointed(folder, tuple(told), max(0, len(found) - LISTED_MOST), _free_bytes(folder))
+    now, target = time.time(), report.upload_request.destination if report.upload_request is not None else ""
+    kept = uploaded.of_jobs(home, (run, report.run_id, job_id), target) if target else uploaded.Uploaded()
+    seen = list(each(folder, Moment(now, is_over, upload), shown))
+    files = _files(folder) if kept.checkpoints else None
+    told = [_as_uploaded(one, kept, files, now) for one in seen[:LISTED_MOST]]
+    words = wire.Checkpointed(
+        folder,
+        tuple(replace(one, id=_id(report.run_id, one.name)) for one in told),
+        max(0, len(seen) - LISTED_MOST),
+        _free_bytes(folder),
+        _elsewhere(kept, {os.path.basename(one.path) for one in seen}, report.run_id, now),
+        target,
+        pruning.kept_most(report.supervision),
+    )
     return {"checkpointed": to_json(words)}, b""
+
+
+def _files(folder: str) -> Optional[Outputs]:
+    try:
+        return outputs(folder)
+    except OSError:
+        return None
+
+
+def _as_uploaded(seen: Seen, kept: uploaded.Uploaded, files: Optional[Outputs], now: float) -> wire.Checkpoint:
+    """The checkpoint with the age of its upload, where just these files were verified."""
+    name = wire.TOP if seen.told.name == wire.TOP else os.path.basename(seen.path)
+    record = kept.named(name)
+    if record is None or files is None:
+        return seen.told
+    found = own_outputs.of_unit(files, name).files
+    same = uploaded.is_as_sent(record, {one.path: uploaded.stamp(one) for one in found})
+    return replace(seen.told, uploaded_age_s=round(max(0.0, now - record.at), 1) if same else None)
+
+
+def _elsewhere(kept: uploaded.Uploaded, here: Set[str], run_id: str, now: float) -> Tuple[wire.Checkpoint, ...]:
+    """Those that are verified at the target and lie on this host no more, newest first."""
+    gone = [one for one in kept.checkpoints if one.name not in here and one.name != wire.TOP]
+    gone.sort(key=lambda one: -one.modified)
+    return tuple(
+        wire.Checkpoint(
+            _id(run_id, printable(one.name)),
+            printable(one.name),
+            one.size,
+            len(one.files),
+            round(max(0.0, now - one.modified), 1),
+            wire.YES,
+            step=one.step,
+            uploaded_age_s=round(max(0.0, now - one.at), 1),
+            on_host=wire.PRUNED if one.pruned_at else wire.GONE,
+        )
+        for one in gone[:LISTED_MOST]
+    )
 
 
 def _free_bytes(folder: str) -> Optional[int]:

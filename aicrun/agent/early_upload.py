@@ -9,7 +9,7 @@ import sys
 import time
 from typing import List, Mapping, Optional, Tuple
 
-from aicrun.agent import checkpoint_folder, hidden_names, history, hooks, own_outputs, uploaded, vault
+from aicrun.agent import checkpoint_folder, hidden_names, history, hooks, own_outputs, pruning, uploaded, vault
 from aicrun.agent.build import SetupFailed
 from aicrun.agent.delivery import Delivery, moved, target_of
 from aicrun.agent.home import Home, open_home
@@ -70,7 +70,7 @@ class Rounds:
         self._kept = uploaded.of_run(home, request)
         self._rule = own_outputs.rule_of(home, request)
         self._where = (os.environ.get("HOME", "/"), os.path.join(home.job_dir(request.job_id), SCRATCH))
-        self._pruned: Optional[uploaded.Uploaded] = None
+        self._pruned: Optional[Tuple[uploaded.Uploaded, int]] = None
         self._failed = 0
         self._again_at = self._due_at = 0.0
         self._told: List[str] = []
@@ -147,14 +147,12 @@ class Rounds:
 
     def _prune(self) -> None:
         """What may go from this machine, after each upload, and once at the beginning for what a kill left."""
-        if not self._request.keep or self._pruned == self._kept:
+        now = (self._kept, pruning.keep_of(self._home, self._request))
+        if self._pruned == now:
             return
-        # Imported here: few runs prune.
-        from aicrun.agent import pruning
-
         job = pruning.Job(self._home, self._request, self._where, self._tell_once)
         self._kept = pruning.prune(job, self._kept)
-        self._pruned = self._kept
+        self._pruned = (self._kept, now[1])
 
     def _changed(self, found: Outputs) -> Tuple[str, ...]:
         """The verified files that the upload of `found` writes over with others."""

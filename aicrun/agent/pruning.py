@@ -10,16 +10,18 @@ import os
 import shutil
 import stat
 import time
-from typing import Callable, Dict, List, NamedTuple, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Set, Tuple
 
 from aicrun.agent import checkpoint_files, checkpoint_folder, hidden_names, hooks, own_outputs, resuming, uploaded
 from aicrun.agent.delivery import target_of
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
+from aicrun.agent.kept import Supervision
 from aicrun.agent.outputs import PRUNED, printable
+from aicrun.agent.records import Unreadable, read_record
 from aicrun.agent.uploaded import SentCheckpoint, Uploaded
 from aicrun.wire import checkpoint as wire
-from aicrun.wire import lean
+from aicrun.wire import lean, names
 from aicrun.wire.checkpoint import Resume
 from aicrun.wire.jobs import JobRequest, Upload
 
@@ -35,6 +37,24 @@ class Job(NamedTuple):
     say: Callable[[str], None]
 
 
+def kept_most(supervision: Any) -> int:
+    """How many stay by the words of a spec that may be changed while it runs; 0: nothing is pruned."""
+    checkpoints = supervision.get("checkpoints") if isinstance(supervision, dict) else None
+    keep = checkpoints.get("keep") if isinstance(checkpoints, dict) else None
+    return int(keep) if isinstance(keep, int) or (isinstance(keep, str) and keep.isdigit()) else 0
+
+
+def keep_of(home: Home, request: JobRequest) -> int:
+    """How many stay as the spec says by now."""
+    try:
+        changed = read_record(
+            os.path.join(home.record_dir(request.run, request.job_id), names.SUPERVISION), Supervision
+        )
+    except Unreadable:
+        changed = None
+    return kept_most(changed.supervision) if changed is not None else request.keep
+
+
 def prune(job: Job, kept: Uploaded, is_over: bool = False) -> Uploaded:
     """Remove what may go by the rule of the request, and tell it; what is verified and marked now.
 
@@ -43,11 +63,12 @@ def prune(job: Job, kept: Uploaded, is_over: bool = False) -> Uploaded:
     request = job.request
     folder = os.path.realpath(request.checkpoints)
     _finish(folder, request.run_id, kept)
-    if request.keep <= 0 or request.upload is None:
+    keep = keep_of(job.home, request)
+    if keep <= 0 or request.upload is None:
         return kept
     found = list(own_outputs.whole(request.checkpoints, own_outputs.rule_of(job.home, request), is_over))
-    may_go = [seen for seen in found[request.keep :] if kept.named(os.path.basename(seen.path)) is not None]
-    stays = _stays(job, folder, found) if may_go else set()
+    may_go = [seen for seen in found[keep:] if kept.named(os.path.basename(seen.path)) is not None]
+    stays = _stays(job, folder, found, keep) if may_go else set()
     # The oldest first.
     for name in [os.path.basename(seen.path) for seen in reversed(may_go) if seen.told.name != wire.TOP]:
         record = kept.named(name)
@@ -74,14 +95,14 @@ def _why_not_there(job: Job, wanted: Upload, record: SentCheckpoint) -> str:
     return "at the target, %s" % faults[0] if faults else ""
 
 
-def _stays(job: Job, folder: str, found: List[checkpoint_folder.Seen]) -> Set[str]:
+def _stays(job: Job, folder: str, found: List[checkpoint_folder.Seen], keep: int) -> Set[str]:
     """Names in the folder that must stay whatever is uploaded."""
     request = job.request
     stays = {name for name in map(_entry_of(folder), _links(folder)) if name}
     run = (request.run, request.run_id)
     picked = resuming.start(job.home, run, request.checkpoints, request.resume or Resume(), os.path.basename)
     stays.add(_entry_of(folder)(os.path.realpath(picked.path)) if picked.path else "")
-    for seen in found[: request.keep]:
+    for seen in found[:keep]:
         best = checkpoint_files.best_of(seen.path)
         stays.add(os.path.basename(best.rstrip("/")))
     return stays

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import List, Mapping, Optional, Tuple
 
-from aicrun.agent import own_outputs, uploaded, vault
+from aicrun.agent import own_outputs, pruning, uploaded, vault
 from aicrun.agent.delivery import Delivery, target_of
 from aicrun.agent.delivery import manifest_of as manifest_of
 from aicrun.agent.delivery import moved as delivery_moved
@@ -49,7 +49,7 @@ def main(job_folder: str) -> int:
         give_room(path)
         write_record(path, _hidden(result, redactor))
         _remember(home, request, uploaded.tellable(after, redactor))
-        if result.verified and request.keep:
+        if result.verified:
             _prune(home, request, where)
     except (Refused, Unreadable) as error:
         _say(str(error))
@@ -73,9 +73,6 @@ def _remember(home: Home, request: JobRequest, after: uploaded.Uploaded) -> None
 
 def _prune(home: Home, request: JobRequest, where: Tuple[str, str]) -> None:
     """What goes from this machine now that all is verified; whatever is in the way, the upload stays what it is."""
-    # Imported here: few runs prune.
-    from aicrun.agent import pruning
-
     try:
         pruning.prune(
             pruning.Job(home, request, where, _say), uploaded.read(home, request.run, request.job_id), is_over=True

@@ -131,15 +131,21 @@ def read(home: Home, run: str, job_id: str) -> Uploaded:
 def of_run(home: Home, request: JobRequest) -> Uploaded:
     """What all jobs of the request's run id verified at its target; for one checkpoint the newest record counts."""
     destination = request.upload.destination if request.upload is not None else ""
+    return of_jobs(home, (request.run, request.run_id, request.job_id), destination)
+
+
+def of_jobs(home: Home, whose: Tuple[str, str, str], destination: str) -> Uploaded:
+    """The same for a run's name and id and the id of one of its jobs."""
+    run, run_id, own_id = whose
     found = Uploaded(destination)
     parts: List[SentCheckpoint] = []
-    for job_id in listed(home.run_dir(request.run)):
+    for job_id in listed(home.run_dir(run)):
         try:
-            record = read_record(os.path.join(home.record_dir(request.run, job_id), names.RECORD), RunRecord)
+            record = read_record(os.path.join(home.record_dir(run, job_id), names.RECORD), RunRecord)
         except Unreadable:
             continue
-        mine = read(home, request.run, job_id)
-        is_mine = job_id == request.job_id or (record is not None and record.run_id == request.run_id)
+        mine = read(home, run, job_id)
+        is_mine = job_id == own_id or (record is not None and record.run_id == run_id)
         if is_mine and mine.destination == destination:
             parts += mine.checkpoints
     for part in sorted(parts, key=lambda one: (one.at, one.pruned_at)):

@@ -7,6 +7,9 @@ from aicrun.wire import lean
 # Whole by what lies in it, or by its name not; else by time: nothing of it changed for a while, or something just did.
 YES, NO, SETTLED, WRITING = "yes", "no", "settled", "writing"
 COMPLETE = (YES, NO, SETTLED, WRITING)
+# Whether it lies on the machine: yes, no more since it was pruned, or no more since somebody else removed it.
+HERE, PRUNED, GONE = "yes", "pruned", "no"
+PLACES = (HERE, PRUNED, GONE)
 # The name of what lies at the top of the folder, beside the checkpoints that are folders.
 TOP = "."
 
@@ -17,7 +20,7 @@ class Checkpoint:
 
     `complete` is one of `COMPLETE`, `why` its reason where it is `no`. `age_s` since the newest change below it. A step
     or loss that nobody wrote down is absent, a model or version empty. `uploaded_age_s`: since an upload of exactly
-    these bytes was verified, absent when there was none.
+    these bytes was verified, absent when there was none. `on_host` is one of `PLACES`.
     """
 
     id: str
@@ -34,6 +37,7 @@ class Checkpoint:
     version: str = ""
     inference_ready: bool = False
     uploaded_age_s: Optional[float] = None
+    on_host: str = HERE
 
 
 @lean.dataclass(frozen=True)
@@ -53,10 +57,14 @@ class Resume:
 class Checkpointed:
     """The checkpoints in the folder `path`, newest first; `omitted` older ones are not told.
 
-    `free_bytes` is the room that is left beside them, absent when there is no such folder.
+    `free_bytes` is the room that is left beside them, absent when there is no such folder. `elsewhere` are verified at
+    `destination` and not there any more, newest first. `keep` is how many stay when others are pruned; 0: none are.
     """
 
     path: str
     checkpoints: Tuple[Checkpoint, ...] = ()
     omitted: int = 0
     free_bytes: Optional[int] = None
+    elsewhere: Tuple[Checkpoint, ...] = ()
+    destination: str = ""
+    keep: int = 0

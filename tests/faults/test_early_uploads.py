@@ -208,3 +208,26 @@ def test_a_run_that_uploads_at_its_end_prunes_then(rig: Rig) -> None:
     job = started(rig, "save 1; sleep 0.1; save 2", "success", keep=1)
     assert status_of(rig.ended(job)).status is Status.SUCCEEDED and has(rig, 1, 2)
     assert sorted(path.name for path in (rig.home / "out").iterdir()) == ["checkpoint-2"]
+
+
+def test_the_list_tells_which_are_there_and_which_only_uploaded(rig: Rig) -> None:
+    job = started(rig, "save 1; sleep 0.1; save 2; await go; save 3; await end", keep=1)
+    until(lambda: events(rig, job).count("pruned") == 1, 60)
+
+    def listed() -> tuple[dict[str, Any], dict[str, Any]]:
+        told = rig.call("checkpoints", job_id=job)["checkpointed"]
+        found = [{one["name"]: one for one in told[key]} for key in ("checkpoints", "elsewhere")]
+        return found[0], found[1]
+
+    here, elsewhere = listed()
+    assert set(here) == {"checkpoint-2"} and here["checkpoint-2"]["uploaded_age_s"] >= 0
+    assert elsewhere["checkpoint-1"]["on_host"] == "pruned" and elsewhere["checkpoint-1"]["step"] == 1
+    # What somebody else removed has its copy too; what changed since is not what was uploaded.
+    (rig.home / "out/checkpoint-2/model.bin").write_text("others")
+    assert "uploaded_age_s" not in listed()[0]["checkpoint-2"]
+    (rig.home / "go").touch()
+    until(lambda: has(rig, 1, 2, 3), 60)
+    (rig.home / "end").touch()
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED
+    shutil.rmtree(rig.home / "out/checkpoint-3")
+    assert listed()[1]["checkpoint-3"]["on_host"] == "no"

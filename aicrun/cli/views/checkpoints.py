@@ -1,4 +1,4 @@
-"""The table of `checkpoints`, in 80 columns: what nobody wrote down has no column."""
+"""The table of `checkpoints`: what nobody wrote down has no column, and what does not fit gives way."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from aicrun.plan.words import cells, counted, cut, duration, harmless, size, som
 _NAME_LEAST = 12
 _COLOURS = {"yes": "green", "settled": "green", "no": "red", "writing": "yellow"}
 _REASONS_MOST = 3
+_WIDE = 120
+# What gives way first where a table would be wider than the screen.
+_GIVE_WAY = ("to", "model", "inference", "id", "files", "eval", "loss", "step")
+# Its head, whether it holds figures, and a text for each row.
+_Column = tuple[str, bool, list[str]]
 
 
 def checkpoint_lines(screen: Screen, found: api.Found, seen: api.Checkpointed) -> list[str]:
     """One row a checkpoint, newest first; then the totals, what is not whole, and the commands to go on with."""
-    if not seen.checkpoints:
+    rows = tuple(sorted((*seen.checkpoints, *seen.elsewhere), key=lambda one: one.age_s))
+    if not rows:
         where = f": {harmless(seen.path)} on {found.machine} is empty or not there" if seen.path else ""
         return [f"{harmless(found.report.run)} has saved no checkpoint{where}."]
-    shown = _table(screen, seen.checkpoints)
-    whole = [one for one in seen.checkpoints if one.complete in ("yes", "settled")]
-    free = f"; {size(seen.free_bytes)} free there" if seen.free_bytes is not None else ""
-    total = sum(one.bytes for one in seen.checkpoints)
-    shown += ["", f"{counted(len(seen.checkpoints), 'checkpoint')} on {found.machine}, {size(total)}{free}."]
+    shown = _table(screen, _columns(screen, found, seen, rows), rows)
+    shown += ["", *_totals(screen, found, seen)]
     shown += [f"{counted(seen.omitted, 'older one')} not shown."] if seen.omitted else []
     shown += _models(screen, seen.checkpoints)
     kept = found.report.checkpoints
@@ -32,13 +35,45 @@ def checkpoint_lines(screen: Screen, found: api.Found, seen: api.Checkpointed) -
         shown.append(styled("yellow", cut(words, screen.width, screen.mark)))
     if len(bad) > _REASONS_MOST:
         shown.append(styled("yellow", f"and {len(bad) - _REASONS_MOST} more that are not whole"))
-    if whole:
-        shown.append(f"  fetch the newest  aicrun fetch {found.report.run}")
+    return shown + _ways(found, seen)
+
+
+def _totals(screen: Screen, found: api.Found, seen: api.Checkpointed) -> list[str]:
+    total = sum(one.bytes for one in seen.checkpoints)
+    free = f"; {size(seen.free_bytes)} free there" if seen.free_bytes is not None else ""
+    keep = f"; keep: {seen.keep}" if seen.keep else ""
+    shown = [f"{counted(len(seen.checkpoints), 'checkpoint')} on {found.machine}, {size(total)}{free}{keep}."]
+    if seen.elsewhere:
+        words = f"{counted(len(seen.elsewhere), 'more', 'more')} verified at {harmless(seen.destination)}"
+        shown.append(cut(f"{words}.", screen.width, screen.mark))
     return shown
 
 
-def _table(screen: Screen, rows: tuple[api.Checkpoint, ...]) -> list[str]:
-    columns: list[tuple[str, bool, list[str]]] = [
+def _ways(found: api.Found, seen: api.Checkpointed) -> list[str]:
+    whole = [one for one in seen.checkpoints if one.complete in ("yes", "settled")]
+    return [f"  fetch the newest  aicrun fetch {found.report.run}"] if whole else []
+
+
+def _table(screen: Screen, columns: list[_Column], rows: tuple[api.Checkpoint, ...]) -> list[str]:
+    widths = [max(map(cells, (head, *texts))) for head, _, texts in columns]
+    for least in _GIVE_WAY:
+        at = next((at for at, (head, _, _) in enumerate(columns) if head == least), None)
+        if at is not None and sum(widths) + 2 * (len(widths) - 1) > screen.width:
+            del columns[at], widths[at]
+    # A long name gives way before a figure does.
+    widths[0] = max(_NAME_LEAST, min(widths[0], screen.width - sum(widths[1:]) - 2 * (len(widths) - 1)))
+    shown = [_line(screen, [(head, right) for head, right, _ in columns], widths)]
+    for row, one in enumerate(rows):
+        texts = [(column[row], right) for _, right, column in columns]
+        shown.append(_line(screen, texts, widths, one.complete))
+    return shown
+
+
+def _columns(
+    screen: Screen, found: api.Found, seen: api.Checkpointed, rows: tuple[api.Checkpoint, ...]
+) -> list[_Column]:
+    """Those that would be empty in all rows are left out."""
+    columns: list[_Column] = [
         ("checkpoint", False, [_name(one) for one in rows]),
         ("step", True, [_number(one.step) for one in rows]),
         ("loss", True, [_number(one.train_loss) for one in rows]),
@@ -47,20 +82,29 @@ def _table(screen: Screen, rows: tuple[api.Checkpoint, ...]) -> list[str]:
         ("files", True, [str(one.files) for one in rows]),
         ("age", True, [duration(one.age_s) for one in rows]),
         ("complete", False, [one.complete for one in rows]),
-        ("uploaded", False, ["-" if (age := one.uploaded_age_s) is None else f"{duration(age)} ago" for one in rows]),
     ]
-    columns = [column for column in columns if column[0] == "uploaded" or set(column[2]) != {"-"}]
-    widths = [max(map(cells, (head, *texts))) for head, _, texts in columns]
-    while sum(widths) + 2 * (len(widths) - 1) > screen.width and any(head == "files" for head, _, _ in columns):
-        at = next(at for at, (head, _, _) in enumerate(columns) if head == "files")
-        del columns[at], widths[at]
-    # A long name gives way before a figure does.
-    widths[0] = max(_NAME_LEAST, min(widths[0], screen.width - sum(widths[1:]) - 2 * (len(widths) - 1)))
-    shown = [_line(screen, [(head, right) for head, right, _ in columns], widths)]
-    for row, one in enumerate(rows):
-        texts = [(column[row], right) for _, right, column in columns]
-        shown.append(_line(screen, texts, widths, one.complete))
-    return shown
+    if seen.destination:
+        columns.append((f"on {found.machine}", False, [one.on_host for one in rows]))
+    columns.append(("uploaded", False, [_uploaded(one) for one in rows]))
+    if screen.width >= _WIDE:
+        columns.insert(1, ("id", False, [one.id or "-" for one in rows]))
+        columns.append(("inference", False, ["ready" if one.inference_ready else "-" for one in rows]))
+        columns.append(("model", False, [harmless(one.model) or "-" for one in rows]))
+        columns.append(("to", False, [_address(seen, one) for one in rows]))
+    return [column for column in columns if column[0] == "uploaded" or set(column[2]) != {"-"}]
+
+
+def _uploaded(one: api.Checkpoint) -> str:
+    return "-" if one.uploaded_age_s is None else f"verified {duration(one.uploaded_age_s)} ago"
+
+
+def _address(seen: api.Checkpointed, one: api.Checkpoint) -> str:
+    """Where its copy lies, for one that has a copy."""
+    if one.uploaded_age_s is None or not seen.destination:
+        return "-"
+    below = "" if one.name == "." else harmless(one.name)
+    joint = "" if seen.destination.endswith(("/", ":")) else "/"
+    return f"{harmless(seen.destination)}{joint}{below}"
 
 
 def _line(screen: Screen, texts: list[tuple[str, bool]], widths: list[int], complete: str = "") -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from job_reports import succeeded
 from unit.cli.test_screens import held
 
@@ -11,6 +13,8 @@ from aicrun.wire.checkpoint import Checkpoint, Checkpointed
 
 PATH = "/home/ana/aic-jobs/sft-run/checkpoints/51c0aa17be02d9f3"
 GIB = 1 << 30
+BYTES = int(16.1 * GIB)
+HF: dict[str, Any] = {"model": "llama", "bytes": BYTES, "files": 14, "inference_ready": True}
 
 
 def test_what_a_trainer_saved() -> None:
@@ -24,6 +28,34 @@ def test_what_a_trainer_saved() -> None:
                    inference_ready=True, uploaded_age_s=3240, **model),
     )  # fmt: skip
     held("checkpoints", checkpoint_lines(Screen(), succeeded(), Checkpointed(PATH, rows, 3, 212 * GIB)))
+
+
+ON_LAB = (
+    Checkpoint("0a1b2c3d", "checkpoint-4000", age_s=540, complete="yes", step=4000, train_loss=0.3, **HF),
+    Checkpoint("1a1b2c3d", "checkpoint-3500", age_s=1920, complete="yes", step=3500, train_loss=0.31, **HF),
+    Checkpoint("2a1b2c3d", "checkpoint-3000", age_s=3300, complete="yes", step=3000, uploaded_age_s=1860, **HF),
+)
+PRUNED = Checkpoint(
+    "3a1b2c3d", "checkpoint-2500", BYTES, 14, 4680, "yes", step=2500, uploaded_age_s=3240, on_host="pruned"
+)
+TO = "s3://bucket/sft-run/3f9a1c0e77b2d416/"
+
+
+def uploaded(width: int) -> list[str]:
+    seen = Checkpointed(PATH, ON_LAB, 0, 212 * GIB, (PRUNED,), TO, 3)
+    return checkpoint_lines(Screen(width=width), succeeded(), seen)
+
+
+def test_what_was_uploaded_and_pruned() -> None:
+    held("checkpoints_uploaded", uploaded(80))
+
+
+def test_a_wide_terminal_has_all_that_is_known() -> None:
+    shown = uploaded(120)
+    assert max(map(len, shown)) <= 120
+    heads = "checkpoint id step loss size files age complete on lab uploaded inference model"
+    assert shown[0].split() == heads.split()
+    assert uploaded(200)[4].endswith(f"{TO}checkpoint-2500")
 
 
 def test_single_files_of_one_who_writes_no_state() -> None:
