@@ -1,6 +1,6 @@
 # What a developer types. Each target needs nothing but bash and python3: tests/run makes the environment itself.
 
-.PHONY: help test quick house lint types gpu slow systemd bench golden clean
+.PHONY: help test quick house lint types gpu slow systemd proofs bench golden clean
 
 help:            ## these lines
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ slow:            ## what takes minutes or full sizes
 
 systemd:         ## on machines with a systemd of their own: needs root, mmdebstrap and systemd-nspawn
 	@tests/run --only -m systemd tests/systemd
+
+proofs:          ## a training cut in every way, uploaded to every target, fetched back: needs root; twenty minutes
+	@AICRUN_PROOFS=all tests/run --only -rs tests/proofs
 
 bench:           ## start-up, parsing, a flood of output beside cat, what an idle job costs
 	@tests/run --bench

@@ -19,6 +19,7 @@ BUDGETS = {
     "faults": 1140,
     "integration": 780,
     "protocol": 90,
+    "proofs": 180,
     "first_run": 180,
     "ssh": 900,
     "fleet": 360,

@@ -163,6 +163,12 @@ class FleetHost:
         with (self.folder / "console").open("ab") as console:
             console.write(b"\0")
 
+    @property
+    def pid(self) -> int:
+        """The process of this machine from which all of the host descends."""
+        assert self._process is not None
+        return self._process.pid
+
     def starts(self) -> list[str]:
         """The job ids of every command that was ever started here."""
         path = self.home / "starts"

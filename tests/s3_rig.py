@@ -45,14 +45,14 @@ def give(home: Path, *programs: Path | None) -> None:
 class S3:
     """A server with one bucket, `bucket`; the files lie in `folder`. `close` ends it."""
 
-    def __init__(self, top: Path) -> None:
-        self._top = top
+    def __init__(self, top: Path, address: str = "127.0.0.1") -> None:
+        self._top, self._address = top, address
         self.folder = top / "served" / "bucket"
         self.folder.mkdir(parents=True)
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+            probe.bind((address, 0))
             self.port = probe.getsockname()[1]
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.endpoint = f"http://{address}:{self.port}"
         self.log = top / "s3.log"
         self._child = self._started()
 
@@ -60,7 +60,7 @@ class S3:
         program = rclone()
         if program is None:
             raise AssertionError("no rclone")
-        address = ["--addr", f"127.0.0.1:{self.port}", "--auth-key", f"{KEY},{SECRET}"]
+        address = ["--addr", f"{self._address}:{self.port}", "--auth-key", f"{KEY},{SECRET}"]
         with self.log.open("ab") as stream:
             child = subprocess.Popen(
                 [str(program), "serve", "s3", "--config", "/dev/null", *address, str(self.folder.parent)],
@@ -98,7 +98,7 @@ class S3:
 
     def _answers(self) -> bool:
         try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            socket.create_connection((self._address, self.port), 1).close()
         except OSError:
             return False
         return True
