@@ -12,7 +12,7 @@ from aicrun.agent import brought, build, lookup, vault
 from aicrun.agent.environment import environment
 from aicrun.agent.finding import counted
 from aicrun.agent.home import Home, open_home
-from aicrun.agent.programs import OWN_VARIABLES, command_folder, has_remote_upload, shell_argv
+from aicrun.agent.programs import OWN_VARIABLES, command_folder, probes_upload, shell_argv
 from aicrun.agent.records import Unreadable, read_json, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.agent.tree import lay_out
@@ -42,7 +42,7 @@ def main(job_folder: str) -> int:
 def is_ready(request: JobRequest) -> bool:
     """True when no environment has to be built, or tried, for this job, and no other program has to bring its code."""
     setup = request.setup
-    if is_fetched(request) or brought.waits_for(request) or has_remote_upload(request):
+    if is_fetched(request) or brought.waits_for(request) or probes_upload(request):
         return False
     return not setup.path or (bool(setup.key) and build.is_complete(setup.path, setup.key))
 
@@ -104,7 +104,7 @@ def _brought(home: Home, request: JobRequest, shop: build.Workshop) -> Dict[str,
 def _probe(request: JobRequest, job_folder: str, shop: build.Workshop) -> None:
     """Try the upload target with what the upload itself will find; the time is not that of the setup."""
     upload = request.upload
-    if upload is None or not has_remote_upload(request):
+    if upload is None or not probes_upload(request):
         return
     # Imported here: most jobs upload to a folder, or nowhere.
     from aicrun.agent import upload_probe

@@ -387,4 +387,4 @@ class Keeper:
 def _setup_s(request: JobRequest) -> float:
     """How long the setup may take: its own time, that of everything that is brought before, and of the probe."""
     fetches_s = sum(one.timeout_s for one in request.fetches)
-    return request.setup.timeout_s + SETUP_GRACE_S + fetches_s + (PROBE_S if programs.has_remote_upload(request) else 0)
+    return request.setup.timeout_s + SETUP_GRACE_S + fetches_s + (PROBE_S if programs.probes_upload(request) else 0)

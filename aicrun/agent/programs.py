@@ -50,7 +50,7 @@ class Program:
 def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program:
     """The program of `step`; raises `Refused` (start_failed) when the folder to run in is not there."""
     is_fetched = brought.from_elsewhere(request) or (request.source is not None and bool(request.source.git))
-    has_tools = is_fetched or has_remote_upload(request)
+    has_tools = is_fetched or probes_upload(request)
     if step == "setup" and not (request.setup.path or request.setup.run or has_tools):
         # It is never executed, and finds what it needs as its keeper does.
         folder = home.job_dir(request.job_id)
@@ -67,9 +67,9 @@ def program(home: Home, request: JobRequest, step: str, attempt: int) -> Program
     return Program(_command(request, env["PATH"]), env, command_folder(request))
 
 
-def has_remote_upload(request: JobRequest) -> bool:
-    """Whether a tool of this host carries the checkpoints: its target is tried before anything trains."""
-    return request.upload is not None and request.upload.scheme in REMOTE_SCHEMES
+def probes_upload(request: JobRequest) -> bool:
+    """Whether a tool of this host carries the checkpoints, and its target is tried before anything trains."""
+    return request.upload is not None and request.upload.scheme in REMOTE_SCHEMES and request.upload.probe
 
 
 def command_folder(request: JobRequest) -> str:

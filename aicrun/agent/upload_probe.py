@@ -40,7 +40,9 @@ def probe(request: JobRequest, upload: Upload, job_folder: str, env: Mapping[str
     try:
         run(store.removing(name), shop, "removing the probe")
     except ToolFailed as error:
-        shop.say("the probe %s stays at the target: %s" % (name, error.why))
+        shop.say(
+            "the probe %s stays at the target (checkpoints.upload.probe: false writes none): %s" % (name, error.why)
+        )
     shop.say("the upload target %s can be written to" % upload.destination)
 
 

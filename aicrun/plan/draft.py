@@ -245,7 +245,7 @@ def _upload(spec: RunSpec, values: Mapping[str, str], home: str) -> Upload | Non
         joint = "" if target.endswith((":", ":/")) else "/"
         destination = f"{target if not joint else target.rstrip('/')}{joint}{values['run.id']}/"
     carrier = (wanted.tool, wanted.endpoint, wanted.profile) if wanted.scheme in REMOTE_SCHEMES else ("", "", "")
-    told = (wanted.layout, wanted.when, wanted.required, *carrier, wanted.every_s)
+    told = (wanted.layout, wanted.when, wanted.required, *carrier, wanted.every_s, wanted.probe)
     return Upload(target, wanted.scheme, destination, *told)
 
 

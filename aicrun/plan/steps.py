@@ -121,6 +121,7 @@ def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: s
     if upload is not None and spec_upload is not None:
         what = wanted.spec.checkpoints.path or "checkpoints"
         tail = _moments(upload.when, upload.every_s, draft.keep) + ("; must be verified" if upload.required else "")
+        tail += "" if upload.probe else "; nothing is tried there before (probe: false)"
         yield "upload", f"{words.harmless(what)} to {shown(upload.destination)} with {spec_upload.tool}{tail}"
 
 

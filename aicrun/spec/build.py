@@ -325,6 +325,7 @@ def _upload(tree: _Tree) -> UploadSpec | None:
         endpoint=tree.text(*path, "endpoint"),
         profile=tree.text(*path, "profile"),
         every_s=(duration_s(pause) or 0) if pause else 0,
+        probe=tree.flag(*path, "probe", default=True),
     )
 
 

@@ -108,7 +108,8 @@ UPLOAD_SCHEMES = ("file", "s3", "rclone", "ssh")
 class UploadSpec:
     """The checkpoint target; `to` may hold placeholders; `tool` is what carries it (`copy`, `aws`, …).
 
-    `endpoint` and `profile` are those of an S3 server. `every_s` belongs to a `when` that begins with `every`.
+    `endpoint` and `profile` are those of an S3 server. `every_s` belongs to a `when` that begins with `every`. Without
+    `probe` nothing is tried there before the command.
     """
 
     to: str
@@ -120,6 +121,7 @@ class UploadSpec:
     endpoint: str = ""
     profile: str = ""
     every_s: int = 0
+    probe: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class Upload:
     """Where checkpoints go: `destination` is resolved, `tool` carries them, the rest as written.
 
     `every_s` is the least time between two uploads while the command runs, for a `when` that begins with `every`.
+    Without `probe` nothing is tried there before the command.
     """
 
     to: str
@@ -28,6 +29,7 @@ class Upload:
     endpoint: str = ""
     profile: str = ""
     every_s: int = 0
+    probe: bool = True
 
 
 @lean.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,15 +110,18 @@ def test_what_the_tool_does_not_notice_the_listing_does(rig: Rig, deed: str, tol
         assert (kept / one["path"]).read_bytes() == (rig.home / "out" / one["path"]).read_bytes()
 
 
-def test_a_target_that_lets_nothing_be_removed_is_no_fault(rig: Rig) -> None:
+@pytest.mark.parametrize("probe", [True, False])
+def test_a_target_that_lets_nothing_be_removed_is_no_fault(rig: Rig, probe: bool) -> None:
     upload, kept = through(rig, "true")
+    upload = replace(upload, probe=probe)
     tool = rig.home / ".local/bin/rclone"
     tool.write_text(tool.read_text().replace("#!/bin/sh\n", '#!/bin/sh\n[ "$1" != deletefile ] || exit 9\n', 1))
     kept.mkdir()
     (kept / "aicrun-manifest.json").write_text("older")
     job = trained(rig, "true", upload, variables=box(rig))
     assert status_of(rig.ended(job, 120)).status is Status.SUCCEEDED, rig.log(job, "setup")
-    assert b"stays at the target" in rig.log(job, "setup")
+    assert (b"stays at the target" in rig.log(job, "setup")) is probe
     assert b"the older manifest stays until the new one is written" in rig.log(job, "upload")
-    assert sorted(os.listdir(kept)) == [f".aicrun-probe-{job}", "aicrun-manifest.json", "step-1", "step-2"]
+    probes = [f".aicrun-probe-{job}"] if probe else []
+    assert sorted(os.listdir(kept)) == [*probes, "aicrun-manifest.json", "step-1", "step-2"]
     assert b'"schema": 1' in (kept / "aicrun-manifest.json").read_bytes()

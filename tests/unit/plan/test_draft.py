@@ -253,6 +253,16 @@ def test_a_tool_of_the_machine_carries_to_the_target(to: str, layout: str, desti
     assert (made.destination, made.tool, made.endpoint, made.profile) == (destination, "rclone", "http://e", "lab")
 
 
+@pytest.mark.parametrize("probe", [True, False])
+def test_a_plan_says_that_nothing_is_tried_at_the_target(probe: bool) -> None:
+    upload = UploadSpec("ssh://nas/x", "ssh", "rsync", probe=probe, required=False)
+    item = planned(wish(spec("digits", checkpoints=CheckpointSpec("", upload))))
+    assert item.draft is not None and item.draft.upload is not None and item.draft.upload.probe is probe
+    words = dict(item.in_order)["upload"]
+    tail = "" if probe else "; nothing is tried there before (probe: false)"
+    assert words == f"checkpoints to ssh://nas/x/<run id>/ with rsync{tail}"
+
+
 # What the survey is asked.
 
 
