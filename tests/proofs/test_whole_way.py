@@ -80,13 +80,14 @@ class Hosts:
         self._trust()
 
     def _trust(self) -> None:
-        """The account of `box` logs in to `shelf`, as one does who uploads there by hand."""
-        inner = self.box.home / ".ssh"
-        inner.mkdir(mode=0o700)
-        shutil.copy(self.net.user_key, inner / "id_ed25519")
-        (inner / "id_ed25519").chmod(0o600)
-        words = (self.shelf.folder / "host_key.pub").read_text().split()[:2]
-        (inner / "known_hosts").write_text(f"{self.shelf.address} {' '.join(words)}\n")
+        """The account of `box` knows `shelf`, as one does who uploads there by hand."""
+        config = self.box.folder / "ssh_config"
+        config.write_text(self.shelf.entry())
+        (self.shelf.home / "kept").mkdir()
+        # ssh reads the configuration of the account's entry in passwd, whatever HOME says.
+        wrapper = self.box.home / ".local/bin/ssh"
+        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {config} "$@"\n')
+        wrapper.chmod(0o755)
 
     def counts_memory(self) -> bool:
         """Whether `box` has groups that count memory, from now on."""
@@ -177,7 +178,7 @@ checkpoints: {{upload: {{{to}}}}}
         if kind == "file":
             return "to: 'file:~/kept'", ""
         if kind == "ssh":
-            return f"to: 'ssh://root@{self.hosts.shelf.address}{self.hosts.shelf.home}/kept'", ""
+            return f"to: 'ssh://shelf{self.hosts.shelf.home}/kept'", ""
         endpoint = self.hosts.server(kind).endpoint
         return f"to: 's3://bucket/runs', with: {tool}, endpoint: '{endpoint}'", SECRETS
 
@@ -277,7 +278,7 @@ CUTS: dict[str, Callable[[Run], None]] = {
     "reboot": reboot,
     "timeout": timeout,
 }
-TARGETS = ["file", "rclone by rclone", "rclone by aws", "weed by rclone", "weed by aws"]
+TARGETS = ["file", "ssh", "rclone by rclone", "rclone by aws", "weed by rclone", "weed by aws"]
 EVERY = [Case(cut, writes, "file") for cut in CUTS for writes in (ASIDE, IN_PLACE)]
 EVERY += [Case("kill", IN_PLACE, to) for to in TARGETS[1:]] + [Case("reboot", ASIDE, to) for to in TARGETS[1:]]
 FEW = [Case("kill", ASIDE, "rclone by rclone"), Case("reboot", IN_PLACE, "file"), Case("oom", IN_PLACE, "file")]
@@ -289,6 +290,8 @@ def test_a_run_that_was_cut_ends_as_if_it_had_not_been(
 ) -> None:
     if case.to.endswith("by aws") and s3_rig.aws() is None:
         pytest.skip("no AWS command line at hand: pip install awscli")
+    if case.to == "ssh" and shutil.which("rsync") is None:
+        pytest.skip("no rsync on this machine: apt-get install rsync")
     if case.cut == "oom" and not hosts.counts_memory():
         pytest.skip("no memory controller of version 1 that we may use")
     run = Run(hosts, case, python)
