@@ -45,6 +45,10 @@ from aicrun.lifecycle import upload as _upload
 from aicrun.lifecycle import uploaded as uploaded
 from aicrun.lifecycle.apply import Outcome as Outcome
 from aicrun.lifecycle.checkpoints import checkpoints as checkpoints
+from aicrun.lifecycle.deleting import Doomed as Doomed
+from aicrun.lifecycle.deleting import delete as delete
+from aicrun.lifecycle.deleting import delete_checkpoints as delete_checkpoints
+from aicrun.lifecycle.deleting import doomed as doomed
 from aicrun.lifecycle.ending import Ending as Ending
 from aicrun.lifecycle.events import Happening, Tell
 from aicrun.lifecycle.fetch import fetch as fetch
@@ -346,13 +350,6 @@ def reached(session: Session, found: Found) -> Reached | None:
 def settled(found: Found) -> bool:
     """True when waiting for the job has an end: its status stays, or only a person can go on."""
     return _follow.settled(found.standing)
-
-
-def delete(session: Session, found: Found) -> Found:
-    """Remove the records and logs of an ended job; never its checkpoints or its workspace."""
-    gone = session.backend(found.machine).delete(found.report.job_id, session.by)
-    session.ledger.drop(found.report.job_id)
-    return Found(found.machine, gone)
 
 
 def forget(session: Session, found: Found) -> Found:

@@ -69,6 +69,7 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "files_put": ("file_batches", "put"),
     "git_source": ("git_mirror", "source"),
     "checkpoints": ("checkpoints", "checkpoints"),
+    "delete_checkpoints": ("deleting", "delete_checkpoints"),
     "exec": ("execute", "start"),
     "exec_more": ("execute", "more"),
 }

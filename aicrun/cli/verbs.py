@@ -7,6 +7,7 @@ import click
 from aicrun import api
 from aicrun.cli.options import agreed, with_json, with_machines, with_yes
 from aicrun.cli.screen import Screen
+from aicrun.cli.views.deleting import doomed_lines, goes_words
 from aicrun.cli.views.endings import ending_lines, headline, kept_line, last_line, uploaded_row
 from aicrun.cli.views.steps import Story
 from aicrun.cli.waiting import open_session
@@ -95,20 +96,30 @@ def upload_command(screen: Screen, run: str, machines: str) -> int:
 
 @click.command("delete", epilog="Example: aicrun delete sft-old")
 @click.argument("run")
+@click.option("--checkpoints", is_flag=True, help="Its checkpoints on the machine too; says which have no other copy.")
 @with_yes
 @with_machines
 @with_json
 @click.pass_obj
-def delete_command(screen: Screen, run: str, yes: bool, machines: str) -> int:
-    """Remove an ended run's records and logs. Its checkpoints and its workspace stay."""
+def delete_command(screen: Screen, run: str, checkpoints: bool, yes: bool, machines: str) -> int:
+    """Remove an ended run's records and logs. Its workspace stays, and its checkpoints do without --checkpoints."""
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
+        doomed = api.doomed(session, found) if checkpoints else None
         which = f"job {found.report.job_id}, {found.standing.status.value}"
-        question = f"Delete the records and logs of {found.report.run} ({which})?"
-        if not agreed(screen, question, yes):
+        if doomed is not None:
+            screen.err(doomed_lines(screen, found, doomed))
+        what = f"{goes_words(doomed)} and the" if doomed is not None and doomed.removed.names else "the"
+        if not agreed(screen, f"Delete {what} records and logs of {found.report.run} ({which})?", yes):
             screen.err(["Nothing was deleted."])
             return _done(screen, "delete", found)
-        left = [f"kept: {kept}"] if (kept := kept_line(found)) else []
+        left = [f"kept: {kept}"] if doomed is None and (kept := kept_line(found)) else []
+        if doomed is not None:
+            removed = api.delete_checkpoints(session, found, doomed)
+            screen.out([f"deleted {goes_words(doomed)} on {found.machine}: {harmless(removed.path)}"])
         found = api.delete(session, found)
         screen.out([f"deleted the records and logs of {found.report.run}, job {found.report.job_id}", *left])
-    return _done(screen, "delete", found)
+    if screen.json:
+        more = {} if doomed is None else {"checkpoints": api.as_json(doomed.removed)}
+        screen.document("delete", {**api.document_of(found), **more})
+    return Exit.DONE

@@ -33,7 +33,7 @@ from aicrun.hosts.backend import (
 from aicrun.hosts.bundle import Bundle, build
 from aicrun.hosts.transport import Transport
 from aicrun.spec.model import Reached
-from aicrun.wire.checkpoint import Checkpointed
+from aicrun.wire.checkpoint import Checkpointed, Removed
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import Drain, GitSource, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
@@ -173,6 +173,11 @@ class AgentBackend:
     def delete(self, job_id: str, by: str) -> JobReport:
         """Remove the records and logs of a terminal job."""
         return self._report(self._call("delete", job_id=job_id, by=by))
+
+    def delete_checkpoints(self, job_id: str, by: str, names: tuple[str, ...] | None = None) -> Removed:
+        """Remove the checkpoints of a terminal job, or tell what would go."""
+        wanted = {"dry": names is None, "names": list(names or ())}
+        return self._record(Removed, self._call("delete_checkpoints", job_id=job_id, by=by, **wanted).get("removed"))
 
     def forget(self, job_id: str, by: str) -> JobReport:
         """Make an `unknown` job not count any more."""

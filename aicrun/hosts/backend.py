@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from aicrun.spec.model import Reached
-from aicrun.wire.checkpoint import Checkpointed
+from aicrun.wire.checkpoint import Checkpointed, Removed
 from aicrun.wire.facts import Drain, GitSource, HostReading
 from aicrun.wire.jobs import JobReport, JobRequest
 
@@ -284,6 +284,10 @@ class Backend(Protocol):
 
     def delete(self, job_id: str, by: str) -> JobReport:
         """Remove the records and logs of a terminal job; never its checkpoints or workspace."""
+        ...
+
+    def delete_checkpoints(self, job_id: str, by: str, names: tuple[str, ...] | None = None) -> Removed:
+        """Remove a terminal job's checkpoints, exactly those of `names`; without it only tell what would go."""
         ...
 
     def forget(self, job_id: str, by: str) -> JobReport:

@@ -66,6 +66,7 @@ CALLS = (
     "git_source",
     "source_diff",
     "checkpoints",
+    "delete_checkpoints",
 )
 
 REFUSALS = (

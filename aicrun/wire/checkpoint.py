@@ -68,3 +68,17 @@ class Checkpointed:
     elsewhere: Tuple[Checkpoint, ...] = ()
     destination: str = ""
     keep: int = 0
+
+
+@lean.dataclass(frozen=True)
+class Removed:
+    """What a person removes of a run's checkpoints: entries of the folder `path` by their names, with their bytes.
+
+    `own`: the folder is the run's alone, and goes whole. `left` are others there that stay, each with why.
+    """
+
+    path: str
+    names: Tuple[str, ...] = ()
+    bytes: int = 0
+    left: Tuple[str, ...] = ()
+    own: bool = False

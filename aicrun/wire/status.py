@@ -122,6 +122,7 @@ EVENTS = (
     "uploads_failing",
     "uploads_recovered",
     "pruned",
+    "checkpoints_deleted",
 )
 
 

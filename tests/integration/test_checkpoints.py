@@ -113,3 +113,16 @@ def test_a_run_that_saved_nothing_says_so(project: Project) -> None:
     assert "quick has saved no checkpoint" in project.run("checkpoints", "quick").stdout
     done = project.run("fetch", "quick")
     assert done.returncode == 3 and "it has saved no checkpoint" in flat(done)
+
+
+def test_a_person_is_asked_before_checkpoints_go_and_told_which_have_no_copy(project: Project) -> None:
+    project.write(more="checkpoints: {}\n")
+    assert project.apply("--follow").returncode == 0
+    folder = Path(json.loads(project.run("checkpoints", "quick", "--json").stdout)["path"])
+    asked = project.run("delete", "quick", "--checkpoints")
+    assert asked.returncode == 3 and "--yes" in asked.stderr
+    assert "No verified copy exists of model.bin." in flat(asked) and (folder / "model.bin").exists()
+    gone = project.run("delete", "quick", "--checkpoints", "--yes", "--json")
+    assert gone.returncode == 0, gone.stderr
+    assert json.loads(gone.stdout)["checkpoints"]["names"] == ["model.bin"] and not folder.exists()
+    assert "No runs" in project.run("list").stdout
