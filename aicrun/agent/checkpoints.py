@@ -5,7 +5,7 @@ import os
 import time
 from typing import Any, Dict, Optional, Set, Tuple
 
-from aicrun.agent import bodies, decide, hidden_names, jobs, own_outputs, pruning, uploaded
+from aicrun.agent import bodies, decide, hidden_names, jobs, own_outputs, pruning, resuming, uploaded
 from aicrun.agent.checkpoint_folder import Moment, Seen, each
 from aicrun.agent.home import Home
 from aicrun.agent.outputs import Outputs, outputs, printable
@@ -37,7 +37,8 @@ def checkpoints(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     kept = uploaded.of_jobs(home, (run, report.run_id, job_id), target) if target else uploaded.Uploaded()
     seen = list(each(folder, Moment(now, is_over, upload), shown))
     files = _files(folder) if kept.checkpoints else None
-    told = [_as_uploaded(one, kept, files, now) for one in seen[:LISTED_MOST]]
+    lasts_s = own_outputs.lasts_s(own_outputs.Rule(resuming.began_at(home, (run, report.run_id), folder)), now)
+    told = [_as_own(one, _as_uploaded(one, kept, files, now), lasts_s) for one in seen[:LISTED_MOST]]
     words = wire.Checkpointed(
         folder,
         tuple(replace(one, id=_id(report.run_id, one.name)) for one in told),
@@ -55,6 +56,12 @@ def _files(folder: str) -> Optional[Outputs]:
         return outputs(folder)
     except OSError:
         return None
+
+
+def _as_own(seen: Seen, told: wire.Checkpoint, lasts_s: float) -> wire.Checkpoint:
+    """The checkpoint as it was told, or as none of the run's: it, or a part of it, was there before the run began."""
+    why = own_outputs.not_own(seen, lasts_s)
+    return replace(told, complete=wire.OTHER, why=why, inference_ready=False, uploaded_age_s=None) if why else told
 
 
 def _as_uploaded(seen: Seen, kept: uploaded.Uploaded, files: Optional[Outputs], now: float) -> wire.Checkpoint:

@@ -110,12 +110,18 @@ def _checkpoints(top: str, rule: Rule) -> Dict[str, str]:
     return found
 
 
-def why_not(seen: checkpoint_folder.Seen, rule: Rule, most_s: float) -> str:
-    """Why a checkpoint is left out of the upload of a run that lasts for `most_s` by now; empty when it is not."""
+def not_own(seen: checkpoint_folder.Seen, most_s: float) -> str:
+    """Why a checkpoint is none of a run that lasts for `most_s` by now; empty when it is."""
     if seen.told.age_s > most_s:
         return OLDER
-    if seen.oldest_age_s > most_s and seen.told.name != wire.TOP:
-        return MIXED
+    return MIXED if seen.oldest_age_s > most_s and seen.told.name != wire.TOP else ""
+
+
+def why_not(seen: checkpoint_folder.Seen, rule: Rule, most_s: float) -> str:
+    """Why a checkpoint is left out of the upload of a run that lasts for `most_s` by now; empty when it is not."""
+    older = not_own(seen, most_s)
+    if older:
+        return older
     if seen.told.complete == wire.NO:
         return "it is not whole: %s" % seen.told.why
     is_numbered = checkpoint_files.step_of(os.path.basename(seen.path)) is not None and os.path.isdir(seen.path)

@@ -78,7 +78,8 @@ def _checked(chosen: Chosen) -> Chosen:
     if one.complete not in (wire.YES, wire.SETTLED):
         why = one.why or "it changed less than a minute ago"
         pull = Way("bring it as it is", f"aicrun pull {chosen.found.machine}:{chosen.place} .")
-        raise UsageError("AIC-E025", f"{one.name} of {run} is not whole: {why}", ways=(pull,))
+        what = f"{one.name} is none of {run}'s" if one.complete == wire.OTHER else f"{one.name} of {run} is not whole"
+        raise UsageError("AIC-E025", f"{what}: {why}", ways=(pull,))
     if "/" in one.name or one.name in ("", ".."):
         told = f"{chosen.found.machine} tells a checkpoint whose name leads elsewhere: {one.name!r}"
         raise UsageError("AIC-E024", told)

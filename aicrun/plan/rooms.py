@@ -61,7 +61,7 @@ def filled_warnings(spec: RunSpec, site: Site, made: JobRequest) -> tuple[str, .
         return (f"{told}; {posixpath.join(spec.checkpoints.path, '${run.id}')} is its own folder",)
     own = posixpath.join(spec.checkpoints.path, "${run.id}")
     told = f"checkpoints.path {words.harmless(made.checkpoints)} is not empty on {site.machine.name}"
-    return (f"{told}: what lies there counts as this run's, also for its upload; {own} would be its own folder",)
+    return (f"{told}: what lies there is left out of its uploads; {own} would be its own folder",)
 
 
 def _own_folder(spec: RunSpec, site: Site, made: JobRequest) -> Disk | None:

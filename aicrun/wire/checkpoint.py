@@ -5,8 +5,9 @@ from typing import Optional, Tuple
 from aicrun.wire import lean
 
 # Whole by what lies in it, or by its name not; else by time: nothing of it changed for a while, or something just did.
-YES, NO, SETTLED, WRITING = "yes", "no", "settled", "writing"
-COMPLETE = (YES, NO, SETTLED, WRITING)
+# What lay in the folder before the run began is none of its own, whole or not.
+YES, NO, SETTLED, WRITING, OTHER = "yes", "no", "settled", "writing", "other"
+COMPLETE = (YES, NO, SETTLED, WRITING, OTHER)
 # Whether it lies on the machine: yes, no more since it was pruned, or no more since somebody else removed it.
 HERE, PRUNED, GONE = "yes", "pruned", "no"
 PLACES = (HERE, PRUNED, GONE)
@@ -18,8 +19,8 @@ TOP = "."
 class Checkpoint:
     """A file or folder in the run's checkpoint folder; `id` is 8 hex, the same for one name of one run.
 
-    `complete` is one of `COMPLETE`, `why` its reason where it is `no`. `age_s` since the newest change below it. A step
-    or loss that nobody wrote down is absent, a model or version empty. `uploaded_age_s`: since an upload of exactly
+    `complete` is one of `COMPLETE`, `why` its reason where it is `no` or `other`. `age_s` since the newest
+    change below it. A step or loss that nobody wrote down is absent, a model or version empty. `uploaded_age_s`: since an upload of exactly
     these bytes was verified, absent when there was none. `on_host` is one of `PLACES`.
     """
 

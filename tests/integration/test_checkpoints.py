@@ -126,3 +126,21 @@ def test_a_person_is_asked_before_checkpoints_go_and_told_which_have_no_copy(pro
     assert gone.returncode == 0, gone.stderr
     assert json.loads(gone.stdout)["checkpoints"]["names"] == ["model.bin"] and not folder.exists()
     assert "No runs" in project.run("list").stdout
+
+
+def test_what_lay_in_the_folder_before_is_told_apart_and_not_fetched(project: Project) -> None:
+    shared = project.person.home / "shared"
+    (shared / "checkpoint-1").mkdir(parents=True)
+    (shared / "checkpoint-1/model.bin").write_text("of somebody else")
+    mine = f"mkdir {shared}/checkpoint-2 && echo mine >{shared}/checkpoint-2/model.bin"
+    project.write(f"'{mine}'", more=f"checkpoints: {{path: {shared}}}\n")
+    done = project.apply("--follow")
+    assert done.returncode == 0 and "what lies there is left out of its uploads" in flat(done)
+    rows = json.loads(project.run("checkpoints", "quick", "--json").stdout)["checkpoints"]
+    assert {row["name"]: row["complete"] for row in rows} == {"checkpoint-1": "other", "checkpoint-2": "settled"}
+    shown = flat(project.run("checkpoints", "quick"))
+    assert "checkpoint-1 is none of this run's: it was there before the run began" in shown
+    done = project.run("fetch", "quick", "checkpoint-1")
+    assert done.returncode == 3 and "checkpoint-1 is none of quick's: it was there before" in flat(done)
+    assert project.run("fetch", "quick").returncode == 0
+    assert (project.folder / "checkpoint-2").exists() and not (project.folder / "checkpoint-1").exists()

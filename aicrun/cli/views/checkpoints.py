@@ -7,7 +7,7 @@ from aicrun.cli.screen import Screen, styled
 from aicrun.plan.words import cells, counted, cut, duration, harmless, size, some
 
 _NAME_LEAST = 12
-_COLOURS = {"yes": "green", "settled": "green", "no": "red", "writing": "yellow"}
+_COLOURS = {"yes": "green", "settled": "green", "no": "red", "writing": "yellow", "other": "yellow"}
 _REASONS_MOST = 3
 _WIDE = 120
 # What gives way first where a table would be wider than the screen.
@@ -29,12 +29,13 @@ def checkpoint_lines(screen: Screen, found: api.Found, seen: api.Checkpointed) -
     kept = found.report.checkpoints
     if kept is not None and kept.start and found.standing.status is not api.Status.SUCCEEDED:
         shown.append(f"The next start resumes from {harmless(kept.start)}.")
-    bad = [one for one in seen.checkpoints if one.complete == "no"]
+    bad = [one for one in seen.checkpoints if one.complete in ("no", "other")]
     for one in bad[:_REASONS_MOST]:
-        words = f"{_name(one)} is not whole: {harmless(one.why)}"
+        what = "is not whole" if one.complete == "no" else "is none of this run's"
+        words = f"{_name(one)} {what}: {harmless(one.why)}"
         shown.append(styled("yellow", cut(words, screen.width, screen.mark)))
     if len(bad) > _REASONS_MOST:
-        shown.append(styled("yellow", f"and {len(bad) - _REASONS_MOST} more that are not whole"))
+        shown.append(styled("yellow", f"and {len(bad) - _REASONS_MOST} more that are no whole ones of this run"))
     return shown + _ways(found, seen)
 
 

@@ -39,7 +39,7 @@ def inspect_lines(
     if reached is not None:
         shown += ["reached:", f"  address: {_text(reached.address)}", f"  by: {reached.carrier}"]
         shown += ["  host_keys:", *(f"    - {_text(key)}" for key in reached.host_keys)] if reached.host_keys else []
-    shown += _cards(found) + ["job:", f"  id: {report.job_id}"]
+    shown += [*_cards(found), "job:", f"  id: {report.job_id}"]
     most = f"of {report.attempts_most}" if report.attempts_most > 1 else ""
     shown.append(_commented(f"  attempt: {report.attempt}", most))
     shown.append(_commented(f"  age: {duration(report.age_s)}", f"by the clock of {found.machine}"))

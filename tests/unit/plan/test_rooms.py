@@ -56,7 +56,7 @@ def filled(path: str) -> Disk:
 
 def test_a_checkpoint_folder_that_holds_something_is_told_where_a_run_begins_from_nothing() -> None:
     expected = (
-        "checkpoints.path /data/out is not empty on lab: what lies there counts as this run's, also for its upload; "
+        "checkpoints.path /data/out is not empty on lab: what lies there is left out of its uploads; "
         "/data/out/${run.id} would be its own folder"
     )
     absolute = spec(checkpoints=CheckpointSpec("/data/out"))
