@@ -28,8 +28,8 @@ class WeakWay:
     called with `bucket/key` after each PUT that was answered, before the client hears of it.
     """
 
-    def __init__(self, server_port: int) -> None:
-        self._server_port = server_port
+    def __init__(self, server_port: int, address: str = "127.0.0.1") -> None:
+        self._server_port, self._address = server_port, address
         self.cut_every = self.holds_out = 0
         self.refuses_after = 0
         self.refuses: Callable[[], bool] = lambda: False
@@ -38,9 +38,9 @@ class WeakWay:
         self.passed = 0
         self.refused = self.cuts = 0
         self._count = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((address, 0))
         self.port = int(self._listener.getsockname()[1])
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self.endpoint = f"http://{address}:{self.port}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class WeakWay:
 
     def connect(self) -> socket.socket:
         """A connection to the server."""
-        return socket.create_connection(("127.0.0.1", self._server_port), 10)
+        return socket.create_connection((self._address, self._server_port), 10)
 
     def count(self, size: int) -> int:
         """All bytes that came from clients, with these."""
