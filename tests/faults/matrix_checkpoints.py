@@ -18,7 +18,7 @@ UPLOADS = "faults/test_uploads.py::"
 EARLY = "faults/test_early_uploads.py::"
 ALWAYS = "integration/test_upload_always.py::"
 RESUME = "integration/test_resume.py::"
-AGAIN = "ssh/test_uploads_again.py::"
+AGAIN = "proofs/test_uploads_again.py::"
 SSH = "unit/agent_work/test_ssh_store.py::"
 WHOLE_WAY = "proofs/test_whole_way.py::test_a_run_that_was_cut_ends_as_if_it_had_not_been"
 CUT_SHORT = OWN + "test_a_checkpoint_that_a_kill_cut_short_is_left_out_and_named"
@@ -48,7 +48,7 @@ CHECKPOINTS: dict[str, Row] = {
     "E07": Row(
         "checkpoints filled the disk while the run went on",
         (
-            "unit/cli/test_checkpoints_screen.py::test_a_disk_that_has_no_room_for_the_next_ones_is_told_while_it_runs",
+            "unit/cli/test_checkpoint_screens.py::test_a_disk_that_has_no_room_for_the_next_ones_is_told_while_it_runs",
             EARLY + "test_what_was_pruned_while_it_ran_is_in_the_last_manifest",
             SAVED + "test_nothing_is_changed_by_looking",
         ),
@@ -98,7 +98,7 @@ CHECKPOINTS: dict[str, Row] = {
         (
             *PLANS["E16"].tests,
             OWN + "test_what_a_run_of_before_left_in_the_same_folder_is_not_uploaded_as_this_ones",
-            "integration/test_resume.py::test_a_second_run_in_one_folder_uploads_its_own_alone",
+            ALWAYS + "test_a_second_run_in_one_folder_uploads_its_own_alone",
             SAVED + "test_what_an_upload_left_out_was_not_uploaded",
         ),
     ),
@@ -124,7 +124,7 @@ CHECKPOINTS: dict[str, Row] = {
         (
             ALWAYS + "test_a_run_that_failed_is_uploaded_and_has_failed",
             ALWAYS + "test_by_itself_only_a_success_is_uploaded",
-            "unit/cli/test_screens.py::test_endings",
+            "unit/cli/test_screens.py::test_the_end_of_a_run",
         ),
     ),
     "E21": Row(

@@ -8,6 +8,7 @@ from functools import lru_cache
 import pytest
 from faults.matrix import DETACHING, FIELD, LOGS, MATRIX, REGRESSIONS, Row
 from faults.matrix_cards import CARDS
+from faults.matrix_checkpoints import CHECKPOINTS
 from faults.matrix_hosts import HOSTS
 from faults.matrix_plans import PLANS
 from faults.matrix_secrets import SECRETS
@@ -19,6 +20,7 @@ LISTS: dict[str, dict[str, Row]] = {
     "field": FIELD,
     "detaching": DETACHING,
     "cards": CARDS,
+    "checkpoints": CHECKPOINTS,
     "hosts": HOSTS,
     "logs": LOGS,
     "plans": PLANS,
@@ -48,6 +50,8 @@ def test_no_row_is_missing() -> None:
     numbers = (10, 12, 14, 16, 17, 18, 20, 21, 22, 24, 26, 27, 29, 31, 33, 34, 35, 36, 37, 39, 41, 42, 44, 46)
     assert list(HOSTS) == [f"C{number}" for number in numbers]
     assert list(PLANS) == ["A09", "E05", "E08", "E16", "N01", "N02"]
+    numbers = (1, 2, 5, 7, 8, 9, 11, 13, 15, 16, 18, 19, 20, 21, 22)
+    assert list(CHECKPOINTS) == [f"E{number:02}" for number in numbers]
     assert list(SECRETS) == ["G01", "G02", "G04", "G06"]
     assert list(LOGS) == ["D01", "D03", "D04", "D06", "D07", "D08", "D10", "D11", "D12"]
 

@@ -15,9 +15,11 @@ import pytest
 import s3_rig
 from agent_rig import Rig, children, command_line
 from s3_rig import KEY, S3, SECRET
+from small_disk import small
 from support import until
 from weak_way import WeakWay
 
+from aicrun.wire.checkpoint import Resume
 from aicrun.wire.jobs import JobReport, Upload
 from aicrun.wire.status import Standing, Status, status_of
 
@@ -35,6 +37,7 @@ TRAINS = (
     f'for one in $(seq {FILES}); do head -c {FILE_BYTES} /dev/urandom >"$OUT/step-1/$one.dat"; done'
 )
 END_S = 180.0
+STATE = "trainer_state.json"
 # A tool asks with HEAD too, whose answer has no words.
 DENIED = re.compile("ExpiredToken|403|Forbidden")
 
@@ -234,3 +237,33 @@ def test_a_keeper_that_is_killed_alone_leaves_an_upload_that_goes_on_and_counts(
     os.kill(place.rig.keeper(job), signal.SIGKILL)
     place.way.bytes_per_s = 0
     assert status_of(place.rig.ended(job, END_S)).status is Status.SUCCEEDED and place.arrived()
+
+
+FILLS = """
+mkdir "$OUT/step-1" "$OUT/step-2"
+head -c 100000 /dev/urandom >"$OUT/step-1/weights.dat"; echo '{"global_step": 1}' >"$OUT/step-1/trainer_state.json"
+head -c 9000000 /dev/zero >"$OUT/step-2/weights.dat"; echo '{"global_step": 2}' >"$OUT/step-2/trainer_state.json"
+"""
+
+
+@pytest.mark.parametrize("when", ["always", "success"])
+def test_a_disk_that_fills_while_a_checkpoint_is_written_keeps_the_ones_before_and_uploads_those(
+    rig: Rig, when: str
+) -> None:
+    target = rig.home / "target"
+    with small(rig.home / "out", "size=4m", end=rig.close) as out:
+        upload = Upload(f"file:{target}", "file", f"file:{target}", when=when)
+        fields: dict[str, Any] = {"checkpoints": str(out), "upload": upload, "resume": Resume(complete_when=STATE)}
+        job = rig.start("full-run", f"set -e; {FILLS}", variables={"OUT": str(out)}, **fields)
+        report = rig.ended(job, END_S)
+        standing = status_of(report)
+        assert (standing.status, standing.reason, standing.code) == (Status.FAILED, "exit_code", 1), rig.log(job)
+        assert b"No space left on device" in rig.log(job)
+        # Both are where they were: nothing is removed for room.
+        assert (out / "step-1/trainer_state.json").exists() and (out / "step-2/weights.dat").exists()
+        if when == "success":
+            assert report.upload is None and not target.exists()
+            return
+        assert report.upload is not None and report.upload.verified
+        assert report.upload.skipped == ("step-2: it is not whole: trainer_state.json is missing",)
+        assert sorted(path.name for path in target.iterdir()) == ["aicrun-manifest.json", "step-1"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from integration.project import Project
 from support import until
 
@@ -48,3 +50,23 @@ def test_what_a_kill_cut_short_is_left_out_and_named(project: Project) -> None:
     assert "left out checkpoint-2: it is not whole: trainer_state.json is missing" in told, told
     assert "checkpoint-1, 3 B, on here and uploaded (checkpoint-2 is not whole): aicrun fetch" in told, told
     assert uploaded(project) == ["aicrun-manifest.json", "trainer_state.json"]
+
+
+def test_a_second_run_in_one_folder_uploads_its_own_alone(project: Project) -> None:
+    """The folder is the person's, and what the first run left lies in it still."""
+    shared = project.person.home / "shared"
+    more = f"checkpoints: {{path: '{shared}', upload: {{to: 'file:~/kept/'}}}}\n"
+    for name in ("first", "second"):
+        # Older than the second run, also where a file system counts in whole seconds.
+        until(
+            lambda: not shared.exists() or time.time() > max(path.stat().st_mtime for path in shared.rglob("*")) + 1.1
+        )
+        project.write(f"""'cd "$AICRUN_CHECKPOINT_DIR"; mkdir {name}; echo {name} >{name}/model.bin'""", name, more)
+        done = project.apply("--follow")
+        assert done.returncode == 0, done.stdout + done.stderr
+    found = project.json("inspect", "second")["job"]["upload"]
+    assert found["verified"] and found["files"] == 1, found
+    kept = {str(path.relative_to(path.parents[2])) for path in (project.person.home / "kept").rglob("model.bin")}
+    run_ids = [project.json("inspect", name)["run_id"] for name in ("first", "second")]
+    assert kept == {f"{run_ids[0]}/first/model.bin", f"{run_ids[1]}/second/model.bin"}
+    assert "left out first: it was there before the run began" in " ".join(done.stdout.split() + done.stderr.split())

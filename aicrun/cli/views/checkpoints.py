@@ -9,6 +9,8 @@ from aicrun.plan.words import cells, counted, cut, duration, harmless, size, som
 _NAME_LEAST = 12
 _COLOURS = {"yes": "green", "settled": "green", "no": "red", "writing": "yellow", "other": "yellow"}
 _REASONS_MOST = 3
+# A trainer that keeps few writes the next one before it removes one.
+_ROOM_LEAST = 2
 _WIDE = 120
 # What gives way first where a table would be wider than the screen.
 _GIVE_WAY = ("to", "model", "inference", "id", "files", "eval", "loss", "step")
@@ -24,6 +26,7 @@ def checkpoint_lines(screen: Screen, found: api.Found, seen: api.Checkpointed) -
         return [f"{harmless(found.report.run)} has saved no checkpoint{where}."]
     shown = _table(screen, _columns(screen, found, seen, rows), rows)
     shown += ["", *_totals(screen, found, seen)]
+    shown += _room(found, seen)
     shown += [f"{counted(seen.omitted, 'older one')} not shown."] if seen.omitted else []
     shown += _models(screen, seen.checkpoints)
     kept = found.report.checkpoints
@@ -48,6 +51,20 @@ def _totals(screen: Screen, found: api.Found, seen: api.Checkpointed) -> list[st
         words = f"{counted(len(seen.elsewhere), 'more', 'more')} verified at {harmless(seen.destination)}"
         shown.append(cut(f"{words}.", screen.width, screen.mark))
     return shown
+
+
+def _room(found: api.Found, seen: api.Checkpointed) -> list[str]:
+    """That the run will soon have no room for what it saves next; nothing of it is known before one is whole."""
+    whole = [one for one in seen.checkpoints if one.complete in ("yes", "settled") and one.bytes]
+    if found.standing.status.terminal or seen.free_bytes is None or not whole:
+        return []
+    times = seen.free_bytes // whole[0].bytes
+    if times >= _ROOM_LEAST:
+        return []
+    room = "one more" if times else "no more"
+    return [
+        styled("yellow", f"There is room for {room} of {size(whole[0].bytes)}; a full disk cuts the next one short.")
+    ]
 
 
 def _ways(found: api.Found, seen: api.Checkpointed) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_reports import succeeded
+import pytest
+from job_reports import on_lab, succeeded
 from unit.cli.test_screens import held
 
 from aicrun.cli.screen import Screen
@@ -73,3 +74,14 @@ def test_nothing_was_saved() -> None:
         *checkpoint_lines(Screen(), found, Checkpointed("")),
     ]
     held("checkpoints_none", shown)
+
+
+@pytest.mark.parametrize(
+    ("free", "told"),
+    [(BYTES - 1, "room for no more of 16.1 GiB"), (BYTES * 2 - 1, "room for one more of"), (BYTES * 2, "")],
+)
+def test_a_disk_that_has_no_room_for_the_next_ones_is_told_while_it_runs(free: int, told: str) -> None:
+    seen = Checkpointed(PATH, ON_LAB, 0, free)
+    running = "\n".join(checkpoint_lines(Screen(), on_lab(), seen))
+    assert (told in running) if told else "There is room" not in running, running
+    assert "There is room" not in "\n".join(checkpoint_lines(Screen(), succeeded(), seen))
