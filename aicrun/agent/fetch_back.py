@@ -8,7 +8,7 @@ It hashes nothing: who asked compares all of it with the manifest.
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Dict, List, Protocol
+from typing import TYPE_CHECKING, Callable, Dict, List, Protocol
 
 from aicrun.agent import fetch_check, later, tool_tries
 from aicrun.agent.build import SetupFailed, Workshop
@@ -16,12 +16,15 @@ from aicrun.agent.fetch_run import NoRoom, ToolFailed, run
 from aicrun.agent.fetch_tools import Hf
 from aicrun.agent.machine import program
 from aicrun.agent.outputs import MANIFEST
+from aicrun.agent.ssh_store import PARTIAL, Rsync
+from aicrun.agent.targets import CannotUpload
 from aicrun.agent.tool_tries import OF_THE_JOB, Errand
 from aicrun.agent.transfer_tools import AwsCli, RcloneCli
 from aicrun.wire import fetch as wire
 from aicrun.wire.codec import dump, from_json, load
 from aicrun.wire.fetch import Back, Brought, Fetch
-from aicrun.wire.tools import FETCHERS
+from aicrun.wire.jobs import Upload
+from aicrun.wire.tools import CARRIED_BY, FETCHERS
 
 if TYPE_CHECKING:
     import threading
@@ -37,6 +40,7 @@ LOGINS: Dict[str, str] = {
     "aws": "aws configure here, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
     "rclone": "rclone config here; for s3:// also AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
     "hf": "hf auth login here, or HF_TOKEN in the environment",
+    "rsync": "ssh here must come there without a question: a key, or an agent that holds it",
 }
 REACH = "this machine does not reach it: look at the address and at the proxy"
 
@@ -77,12 +81,19 @@ def main() -> int:
 def brought(back: Back, shop: Workshop) -> Brought:
     """Copy it all; what hinders is told in the answer, never raised."""
     folders = shop.env.get("PATH", "").split(os.pathsep)
-    tool = next((name for name in back.tools if program(name, folders)), "")
+    lacking = {
+        name: [one for one in (name, *CARRIED_BY.get(name, ())) if not program(one, folders)] for name in back.tools
+    }
+    tool = next((name for name in back.tools if not lacking[name]), "")
     if not tool:
-        ways = "; ".join("%s: %s" % (name, FETCHERS[name].get) for name in back.tools if name in FETCHERS)
-        words = (" or ".join(back.tools), "; " + ways if ways else "")
+        names = [name for missing in lacking.values() for name in missing]
+        ways = "; ".join("%s: %s" % (name, FETCHERS[name].get) for name in names if name in FETCHERS)
+        words = (" or ".join(names), "; " + ways if ways else "")
         return Brought(fault=wire.NO_TOOL, why="there is no %s on this machine%s" % words)
-    source = reader(back, tool, program(tool, folders))
+    try:
+        source = reader(back, tool, program(tool, folders))
+    except CannotUpload as error:
+        return Brought(tool, wire.FAILED, str(error))
     shop.env = dict(shop.env, **source.env)
     said: List[str] = []
 
@@ -108,9 +119,8 @@ def brought(back: Back, shop: Workshop) -> Brought:
 
 def reader(back: Back, tool: str, path: str) -> From:
     """The target of `back` for its tool, whose program lies at `path`."""
-    if tool == "aws":
-        return Aws(back, path)
-    return FromHub(back, path) if tool == "hf" else Rclone(back, path)
+    kinds: Dict[str, Callable[[Back, str], From]] = {"aws": Aws, "rclone": Rclone, "hf": FromHub, "rsync": FromSsh}
+    return kinds[tool](back, path)
 
 
 def _copied(back: Back, source: From, shop: Workshop) -> None:
@@ -198,6 +208,34 @@ class Rclone:
 
     def _at(self, path: str) -> str:
         return self._remote + ("" if self._remote.endswith((":", "/")) else "/") + path
+
+
+class FromSsh(Rsync):
+    """A target `ssh://[user@]host[:port]/path` with rsync, over the ssh of whoever asks."""
+
+    def __init__(self, back: Back, path: str) -> None:
+        super().__init__(Upload(back.address, back.scheme, back.address), path)
+
+    def folder(self, path: str, place: str) -> List[str]:
+        """With the times there, by which the next call knows what is whole; what was cut waits in a folder."""
+        return self._from(self._there + path + "/", place + "/")
+
+    def file(self, path: str, place: str) -> List[str]:
+        """The one file."""
+        return self._from(self._there + path, place)
+
+    def manifests(self, place: str) -> List[str]:
+        """Those one folder down."""
+        some = ("--include=/*/", "--include=/*/" + MANIFEST, "--exclude=*", "--prune-empty-dirs")
+        return self._from(self._there, place + "/", *some)
+
+    def arriving(self, place: str) -> str:
+        """In its place."""
+        return place
+
+    def _from(self, there: str, here: str, *some: str) -> List[str]:
+        # Links there are somebody else's: what was uploaded are files.
+        return [*self._base, "-r", "-t", "--partial-dir=" + PARTIAL, *some, "--", there, here]
 
 
 class FromHub:

@@ -19,7 +19,7 @@ _DOING = "asking what lies at the upload target"
 # As the grammar has it, once more after placeholders were filled: what begins with `-` would be an option of ssh.
 _ADDRESS = re.compile(r"ssh://(?:(\w[\w.-]*)@)?(\w[\w.-]*|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?/(\S+)\Z", re.ASCII)
 # Where a cut file waits to be gone on with, in the folder it belongs to.
-_PARTIAL = ".aicrun-partial"
+PARTIAL = ".aicrun-partial"
 _LISTED = re.compile(r"-\S+ +([\d,.]+) (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) (.*)\Z")
 _ESCAPE = re.compile(rb"\\#(\d{3})")
 # `.f` and nothing changed but what is not compared (times, owners): the bytes are the same.
@@ -74,7 +74,7 @@ class Rsync:
 
     def listing(self, shop: Workshop, name: str = "") -> Dict[str, Remote]:
         """All regular files below the path, or the one of that name; each with the time it was written."""
-        some = self._only(name) if name else ["--exclude=%s/" % _PARTIAL]
+        some = self._only(name) if name else ["--exclude=%s/" % PARTIAL]
         argv = [*self._base, "-8", "--list-only", "-r", "--no-h", *some, "--", self._there]
         try:
             said = run(argv, shop, _DOING, captures=True)
@@ -89,7 +89,7 @@ class Rsync:
     def sending(self, folder: str) -> List[str]:
         """Everything anew, whatever lies there; what was cut off is gone on with, and checked as a whole by rsync."""
         told = "--out-format=%n (%l bytes, sent %b)"
-        return self._over("--ignore-times", "--partial-dir=" + _PARTIAL, told, "--", folder + "/", self._there)
+        return self._over("--ignore-times", "--partial-dir=" + PARTIAL, told, "--", folder + "/", self._there)
 
     def putting(self, path: str, name: str) -> List[str]:
         """The one file, whose own name must be `name`, out of its folder."""

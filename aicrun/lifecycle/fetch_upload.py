@@ -32,7 +32,7 @@ from aicrun.wire.jobs import Upload
 MANIFEST = "aicrun-manifest.json"
 MANIFEST_BYTES = 256 * 1024 * 1024
 # What reads each kind of target; the one that a run's upload was made with comes first.
-TOOLS = {"s3": ("aws", "rclone"), "rclone": ("rclone",), "hf": ("hf",)}
+TOOLS = {"s3": ("aws", "rclone"), "rclone": ("rclone",), "hf": ("hf",), "ssh": ("rsync",)}
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 

@@ -12,7 +12,7 @@ from aicrun.errors import UsageError, Way
 from aicrun.lifecycle.fetch import BEST, LATEST
 from aicrun.lifecycle.fetch_upload import File, Manifest, Part
 from aicrun.lifecycle.ledger import Uploaded
-from aicrun.wire.checkpoint import SETTLED, TOP, YES, Checkpointed
+from aicrun.wire.checkpoint import SETTLED, TOP, YES, Checkpoint, Checkpointed
 
 # A top folder that holds one of these is a checkpoint as a whole.
 _OF_A_MODEL = frozenset(("config.json", "trainer_state.json", "adapter_config.json"))
@@ -45,18 +45,18 @@ def meant_part(found: Manifest, uploaded: Uploaded, wanted: str) -> Part:
     Where nobody knows what the host told of them, or the upload went on since, the latest is the one with the highest
     number at its end. Raises `UsageError` (AIC-E024) when there is none, or it cannot be told.
     """
-    saved = uploaded.saved if uploaded.manifest == found.sha256 else None
+    told = _told(uploaded.saved) if uploaded.manifest == found.sha256 else ()
     there = {part.name: part for part in parts(found)}
     if wanted == LATEST:
-        name = _latest(there, saved)
+        name = _latest(there, told)
         if not name:
             raise _none(found, there, "which one is the newest cannot be told: name it")
         return there[name]
     if wanted == BEST:
         rated = [
             (one.eval_loss, place, one.name)
-            for place, one in enumerate(saved.checkpoints if saved is not None else ())
-            if one.eval_loss is not None and one.complete in (YES, SETTLED) and one.name in there
+            for place, one in enumerate(told)
+            if one.eval_loss is not None and one.name in there
         ]
         if not rated:
             raise _none(found, there, "which one is the best cannot be told: name it")
@@ -70,9 +70,14 @@ def meant_part(found: Manifest, uploaded: Uploaded, wanted: str) -> Part:
     return named[0]
 
 
-def _latest(there: dict[str, Part], saved: Checkpointed | None) -> str:
-    told = [one.name for one in saved.checkpoints if one.complete in (YES, SETTLED)] if saved is not None else []
-    known = next((name for name in told if name in there), "")
+def _told(saved: Checkpointed | None) -> tuple[Checkpoint, ...]:
+    """What the host told to be whole, there or at the target alone, newest first."""
+    rows = (*saved.checkpoints, *saved.elsewhere) if saved is not None else ()
+    return tuple(sorted((one for one in rows if one.complete in (YES, SETTLED)), key=lambda one: one.age_s))
+
+
+def _latest(there: dict[str, Part], told: tuple[Checkpoint, ...]) -> str:
+    known = next((one.name for one in told if one.name in there), "")
     if known or len(there) == 1:
         return known or next(iter(there))
     numbered = {name: int(digits[1]) for name in there if (digits := _NUMBERED.search(name))}

