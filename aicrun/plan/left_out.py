@@ -16,7 +16,7 @@ def left_out(wanted: Wanted, known: Known) -> tuple[str, ...]:
 
     Of a machine that is `down` its owner's word stands, where neither a record nor the ledger names it.
     """
-    told = {*wanted.known_on, *(found.job.machine for found in known.records.get(wanted.spec.name, ()))}
+    told = _told(wanted, known)
     return tuple(
         view.machine.name
         for view in known.fleet.machines
@@ -25,12 +25,18 @@ def left_out(wanted: Wanted, known: Known) -> tuple[str, ...]:
     )
 
 
+def _told(wanted: Wanted, known: Known) -> set[str]:
+    """The machines that the ledger or a record names for the run."""
+    return {*wanted.known_on, *(found.job.machine for found in known.records.get(wanted.spec.name, ()))}
+
+
 def left_out_warnings(wanted: Wanted, known: Known) -> tuple[str, ...]:
-    """One sentence for each: a second copy may run there."""
+    """One sentence for each: a second copy may run there; where it surely was, what it saved is not gone on from."""
+    saved = ", and what it saved there is not gone on from" if "resume" in wanted.spec.execution else ""
     excepted = {view.machine.name for view in known.fleet.machines if view.state == "excepted"}
     return tuple(
         f"{name} was not asked ({'--except' if name in excepted else 'down: true'}): "
-        f"a second copy of {wanted.spec.name} may be running there"
+        f"a second copy of {wanted.spec.name} may be running there{saved if name in _told(wanted, known) else ''}"
         for name in left_out(wanted, known)
     )
 

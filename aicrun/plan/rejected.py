@@ -25,6 +25,8 @@ def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], know
     spec, fleet = wanted.spec, known.fleet
     told = _headline(wanted, verdicts, fleet)
     rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec, _data(fleet)))]
+    kept = _kept_elsewhere(verdicts)
+    rows += [("resumes", f"from a checkpoint on {kept}; another machine would begin from nothing")] if kept else []
     rows += [("set", f"{override} by --set, not in {spec.file or 'run.yaml'}") for override in spec.overrides]
     history = measured(wanted, known)
     ways = tuple(_ways(wanted, verdicts, known))
@@ -87,6 +89,8 @@ def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...], known: Known) -> Iterat
     if drained is not None:
         yield Way("lift its drain", f"aicrun machines drain {drained.candidate.machine} --off")
     yield from _of_room(wanted, verdicts, known)
+    if _kept_elsewhere(verdicts):
+        yield Way("from nothing, elsewhere", typed("apply", spec, "--fresh"))
     if demand is None:
         yield Way("what it asks", "aicrun explain machine")
         yield Way("what there is", "aicrun machines")
@@ -104,6 +108,12 @@ def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...], known: Known) -> Iterat
     if not any(isinstance(item.candidate, CardOn) for item in verdicts):
         yield Way("what there is", "aicrun machines")
     yield Way("what each asks", "aicrun explain machine.gpu")
+
+
+def _kept_elsewhere(verdicts: tuple[Verdict, ...]) -> str:
+    """The machine of the run's checkpoint, where nothing but that keeps the run off another one; empty else."""
+    alone = (item.rejections[0] for item in verdicts if _tokens(item) == {"checkpoint_elsewhere"})
+    return next((reason.asked for reason in alone), "")
 
 
 def _of_room(wanted: Wanted, verdicts: tuple[Verdict, ...], known: Known) -> Iterator[Way]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from integration.project import Project
+from integration.test_retry import reboot
 from support import until
 
 TRAINER = """\
@@ -13,6 +14,8 @@ import json, os, signal, sys, time
 start = sys.argv[sys.argv.index("--resume") + 1] if "--resume" in sys.argv else os.environ["AICRUN_RESUME_FROM"]
 out, home = os.environ["AICRUN_CHECKPOINT_DIR"], os.environ["HOME"]
 step = 0
+with open(os.path.join(home, "trackers"), "a") as stream:
+    stream.write("%s %s\\n" % (os.environ.get("WANDB_RUN_ID"), os.environ.get("MLFLOW_RUN_ID")))
 if start:
     with open(os.path.join(start, "trainer_state.json")) as stream:
         step = json.load(stream)["global_step"]
@@ -41,7 +44,13 @@ def starts(project: Project) -> list[str]:
 
 def written(project: Project, command: str = "python3 work.py", more: str = "") -> None:
     (project.folder / "work.py").write_text(TRAINER)
-    project.write(command, more=f"resume: {{from: latest}}\ncheckpoints: {{path: out}}\n{more}")
+    env = 'env: {WANDB_RUN_ID: "${run.id}", MLFLOW_RUN_ID: "r-${run.id}"}\n'
+    project.write(command, more=f"resume: {{from: latest}}\ncheckpoints: {{path: out}}\n{env}{more}")
+
+
+def trackers(project: Project) -> list[str]:
+    """The ids that each start had for its trackers, in order."""
+    return (project.person.home / "trackers").read_text().splitlines()
 
 
 def test_a_retry_goes_on_where_the_kill_came(project: Project) -> None:
@@ -54,6 +63,8 @@ def test_a_retry_goes_on_where_the_kill_came(project: Project) -> None:
     events = [
         event["detail"] for event in project.json("inspect", "quick")["job"]["events"] if event["event"] == "resumes"
     ]
+    run_id = project.json("inspect", "quick")["run_id"]
+    assert trackers(project) == [f"{run_id} r-{run_id}"] * 3
     assert events == [
         "from nothing",
         "from checkpoint-2; checkpoint-3 skipped: trainer_state.json is missing",
@@ -77,10 +88,11 @@ def test_another_apply_goes_on_under_the_same_run_id_and_a_fresh_one_does_not(pr
     assert done.returncode == 0, done.stdout + done.stderr
     assert starts(project) == ["1 0 ", "1 2 checkpoint-2"]
     assert project.json("inspect", "quick")["run_id"] == run_id
+    assert trackers(project) == [f"{run_id} r-{run_id}"] * 2
     # It has succeeded: what comes now begins from nothing.
     assert project.apply("--again", "--follow").returncode == 0
     assert starts(project)[-1] == "1 0 "
-    assert project.json("inspect", "quick")["run_id"] != run_id
+    assert project.json("inspect", "quick")["run_id"] != run_id and run_id not in trackers(project)[-1]
 
 
 def test_a_killed_machine_goes_on_by_another_apply(project: Project) -> None:
@@ -96,7 +108,24 @@ def test_a_killed_machine_goes_on_by_another_apply(project: Project) -> None:
     (project.folder / "run.yaml").write_text((project.folder / "run.yaml").read_text().replace(" && sleep 300", ""))
     done = project.apply("--again", "--follow")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert starts(project)[-1] == "1 6 checkpoint-6"
+    assert starts(project)[-1] == "1 6 checkpoint-6" and len(set(trackers(project))) == 1
+
+
+def test_after_a_reboot_the_next_apply_goes_on_with_the_same_ids(project: Project) -> None:
+    written(project, "'python3 work.py; [ -e ~/rebooted ] || exec sleep 600'", "retry: {max: 2, when: [reboot]}\n")
+    assert project.apply().returncode == 0
+    job = project.json("inspect", "quick")["job"]
+    out = Path(job["checkpoints"]["path"])
+    until(lambda: (out / "checkpoint-6/trainer_state.json").exists())
+    reboot(project, job["job_id"])
+    (project.person.home / "rebooted").touch()
+    shown = " ".join(project.run("plan").stdout.split())
+    assert "kept: resumes from checkpoint-6" in shown and "attempt 2 of 3, after unknown(reboot)" in shown, shown
+    done = project.apply("--follow")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert starts(project) == ["1 0 ", "2 6 checkpoint-6"]
+    run_id = project.json("inspect", "quick")["run_id"]
+    assert run_id == job["run_id"] and trackers(project) == [f"{run_id} r-{run_id}"] * 2
 
 
 def test_a_folder_that_cannot_be_read_is_not_begun_over(project: Project) -> None:

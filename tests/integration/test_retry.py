@@ -113,7 +113,7 @@ def test_after_a_reboot_the_next_apply_makes_the_next_attempt_until_all_are_used
     project.write(command, more=NOTHING + "retry: {max: 1, when: [reboot]}\n")
     assert project.apply().returncode == 0
     first = until(lambda: (job := project.job()) and job["status"] == "in progress" and job)
-    _reboot(project, first["job_id"])
+    reboot(project, first["job_id"])
     lost = project.run("wait", "quick")
     assert lost.returncode == 12, lost.stdout
     started = project.apply()
@@ -123,7 +123,7 @@ def test_after_a_reboot_the_next_apply_makes_the_next_attempt_until_all_are_used
     second = until(lambda: (job := project.job()) and job["status"] == "in progress" and job)
     assert second["job_id"] != first["job_id"]
     assert until(lambda: project.run("logs", "quick").stdout) == "this is 2\n"
-    _reboot(project, second["job_id"])
+    reboot(project, second["job_id"])
     refused = project.apply()
     assert refused.returncode == 8, refused.stdout
     assert refused.stdout.startswith("x quick: refused")
@@ -135,7 +135,7 @@ def test_after_a_reboot_the_next_apply_makes_the_next_attempt_until_all_are_used
 def test_an_attempt_that_was_due_when_the_machine_rebooted_is_made_by_the_next_apply(project: Project) -> None:
     project.write(AGAIN % 2, more=NOTHING + "retry: {max: 1, when: ['exit:75', reboot], backoff: 1h}\n")
     assert project.apply().returncode == 0
-    _reboot(project, _pausing(project)["job_id"])
+    reboot(project, _pausing(project)["job_id"])
     failed = project.run("wait", "quick")
     assert failed.returncode == 10, failed.stdout
     assert "attempt 2 of 2 was not made (the machine was restarted), after exit code 75" in failed.stdout
@@ -146,7 +146,7 @@ def test_an_attempt_that_was_due_when_the_machine_rebooted_is_made_by_the_next_a
     assert "│ this is 2" in started.stderr
 
 
-def _reboot(project: Project, job_id: str) -> None:
+def reboot(project: Project, job_id: str) -> None:
     """As it looks after one: nothing of the job lives, and its keeper was launched on another boot."""
     path = _folder(project, names.JOBS, job_id) / names.LAUNCH
     launch = json.loads(path.read_text())

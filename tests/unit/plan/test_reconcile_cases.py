@@ -15,7 +15,7 @@ from support import REPOSITORY
 from unit.plan.worlds import answered, fleet, job, machine, silent, spec, wish
 
 from aicrun.plan.decide import plan
-from aicrun.plan.model import MachineView, Options, RunPlan, Wanted
+from aicrun.plan.model import MachineView, Options, RunPlan, Wanted, Way
 from aicrun.plan.reconcile import TABLE, Row
 from aicrun.spec.model import RetrySpec, Selector, SourceSpec
 from aicrun.wire.jobs import Source
@@ -217,6 +217,39 @@ def test_an_earlier_checkpoint_keeps_a_resuming_run_on_its_machine() -> None:
     assert (item.machine, item.from_nothing, item.run_id) == ("lab", False, RUN_ID)
     assert item.verdicts[0].rejections[0].token == "checkpoint_elsewhere"
     assert item.rows[item.rows.index(("run id", f"{RUN_ID}, kept: resumes from checkpoint-500")) + 1] == ("", WHY)
+
+
+def test_a_machine_that_was_named_otherwise_still_holds_its_checkpoint() -> None:
+    execution = {"command": "python train.py", "resume": {"from": "latest"}}
+    wanted = replace(wish(spec(execution=execution)), known_on=("lab",))
+    saved = Checkpoints(FOLDER, "checkpoint-500", 60.0, 1, 2, 1, "checkpoint-500", 90.0)
+    renamed = answered("new-name", jobs=(job(wanted, "failed", checkpoints=saved),))
+    item = plan((wanted,), fleet(answered("desk", cpus_free=64.0), renamed), Options(again=True)).runs[0]
+    assert (item.machine, item.run_id) == ("new-name", RUN_ID)
+
+
+def test_a_checkpoint_on_a_machine_that_will_not_do_is_told_with_what_it_costs() -> None:
+    execution = {"command": "python train.py", "resume": {"from": "latest"}}
+    wanted = wish(spec(execution=execution, machine=Selector(names=("desk",))))
+    saved = Checkpoints(FOLDER, "checkpoint-500", 60.0, 1, 2, 1, "checkpoint-500", 90.0)
+    view = fleet(answered("desk"), answered("lab", jobs=(job(wanted, "failed", checkpoints=saved),)))
+    item = plan((wanted,), view, Options(again=True)).runs[0]
+    assert item.sign.value == "x"
+    assert ("resumes", "from a checkpoint on lab; another machine would begin from nothing") in item.rows
+    assert Way("from nothing, elsewhere", "aicrun apply run.yaml --fresh") in item.ways
+    fresh = plan((wanted,), view, Options(fresh=True)).runs[0]
+    assert (fresh.machine, fresh.from_nothing) == ("desk", True)
+
+
+def test_what_a_machine_saved_that_is_down_is_not_gone_on_from_and_that_is_said() -> None:
+    execution = {"command": "python train.py", "resume": {"from": "latest"}}
+    down = MachineView(machine("home"), "down")
+    for rule, told in ((execution, ", and what it saved there is not gone on from"), ({"command": "x"}, "")):
+        wanted = replace(wish(spec(execution=rule)), known_on=("home",))
+        item = plan((wanted,), fleet(answered("desk"), down), Options()).runs[0]
+        assert item.warnings == (
+            f"home was not asked (down: true): a second copy of sft-run may be running there{told}",
+        )
 
 
 @pytest.mark.parametrize(
