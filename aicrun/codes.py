@@ -348,7 +348,7 @@ AIC-E681 cards cannot be leased yet
   An older version plans runs with cards and does not start them; this one does.
   | aicrun plan run.yaml
 AIC-E682 this upload target is not supported yet
-  This version writes to file:, s3: and rclone: targets.
+  An older version said so. This one writes to every kind of target that the grammar knows.
   | checkpoints: {upload: {to: "file:~/kept/"}}
 AIC-E683 the lock cannot be used
   setup.lock takes a uv.lock whose packages all come from an index, an address or git. Packages of your own disk, the

@@ -16,8 +16,7 @@ from aicrun.agent.fetch_run import NoRoom, ToolFailed, run
 from aicrun.agent.finding import counted
 from aicrun.agent.machine import program
 from aicrun.agent.outputs import MANIFEST, Output, printable
-from aicrun.agent.remote_tools import Store, store
-from aicrun.agent.ssh_store import absent
+from aicrun.agent.remote_tools import Store, absent, store
 from aicrun.agent.targets import CannotUpload, Sent
 from aicrun.agent.tool_tries import OF_THE_JOB, Errand
 from aicrun.agent.transfer_tools import Remote
@@ -56,15 +55,15 @@ def workshop(upload: Upload, env: Mapping[str, str], limit_s: float, limit: str)
         if not program(tool, places):
             words = (tool, FETCHERS[tool].get if tool in FETCHERS else "install it there")
             raise CannotUpload("there is no %s on this host: %s" % words)
-    made = store(upload, program(upload.tool, places))
     own = {name: value for name, value in env.items() if name not in OF_THE_JOB}
+    made = store(upload, program(upload.tool, places), own)
     return made, Workshop(dict(own, **made.env), limit_s, limit)
 
 
 def errand(upload: Upload, subject: str, pauses_s: Tuple[float, ...]) -> Errand:
     """What is tried, for `tool_tries`; a failure for want of credentials names the step that they are for."""
     login = FETCHERS[upload.tool].login % "upload"
-    return Errand(subject, upload.destination, login, pauses_s, absent=absent(upload) if upload.scheme == "ssh" else "")
+    return Errand(subject, upload.destination, login, pauses_s, absent=absent(upload))
 
 
 class RemoteTarget:
@@ -93,7 +92,7 @@ class RemoteTarget:
         self._first = self._tried(lambda: self._store.listing(self._shop))
         if MANIFEST in self._first and not keeps:
             try:
-                run(self._store.removing(MANIFEST), self._shop, "removing an older manifest")
+                self._store.remove(MANIFEST, self._shop, "removing an older manifest")
             except ToolFailed as error:
                 # It is written over at the end; where nothing may be removed, it stays until then.
                 self._shop.say("the older manifest stays until the new one is written: %s" % error.why)
@@ -145,8 +144,7 @@ class RemoteTarget:
         wrong = tuple(why for why, _ in found if why)
         if not wrong:
             hashed = sum(is_proven for _, is_proven in found)
-            how = "read again there" if self._store.compares else "by their MD5"
-            words = (hashed, counted(len(items), "file"), how)
+            words = (hashed, counted(len(items), "file"), self._store.proof)
             self._shop.say("the target was listed: %d of %s agree %s, all by their sizes" % words)
         return wrong
 
@@ -238,6 +236,9 @@ class RemoteTarget:
         if self._store.compares:
             same = self._is_alike(item, listing)
             return ("" if same or not item.source else "%s: its contents differ" % name), same
+        if remote.digest:
+            agrees = _has_digest(item, remote.digest)
+            return ("%s: its hash differs" % name if agrees is False else ""), agrees is True
         if "-" in remote.md5:
             # Sent in parts: the size of the parts is known to the tool alone, and tried out.
             return "", bool(item.source) and fetch_check.has_md5(item.source, remote) is True
@@ -293,3 +294,19 @@ def _md5(raw: bytes) -> str:
         return ""
     begun.update(raw)
     return str(begun.hexdigest())
+
+
+def _has_digest(item: _Item, digest: str) -> Optional[bool]:
+    """Whether the file has the hash; None where that cannot be told here."""
+    kind, _, value = digest.partition(":")
+    if kind == "sha256":
+        return value == item.sent.sha256
+    try:
+        seen = hashlib.sha1(b"blob %d\0" % item.sent.size)
+        with open(item.source, "rb") as stream:
+            for chunk in iter(lambda: stream.read(_CHUNK), b""):
+                seen.update(chunk)
+    except (OSError, ValueError):
+        # It was not read by this upload, or this host forbids SHA-1.
+        return None
+    return value == seen.hexdigest()

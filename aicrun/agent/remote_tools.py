@@ -3,11 +3,11 @@
 No command line holds what is secret: a tool finds its credentials in the environment or in the account's own files.
 """
 
-from typing import Dict, FrozenSet, List, Protocol
+from typing import Dict, FrozenSet, List, Mapping, Protocol
 
+from aicrun.agent import ssh_store
 from aicrun.agent.build import Workshop
-from aicrun.agent.fetch_run import ToolFailed
-from aicrun.agent.ssh_store import Rsync
+from aicrun.agent.fetch_run import ToolFailed, run
 from aicrun.agent.transfer_tools import AwsCli, RcloneCli, Remote
 from aicrun.wire.jobs import Upload
 
@@ -18,12 +18,15 @@ class Store(Protocol):
     """A target as one tool speaks to it; `env` is added to what the tool finds. Names are relative, with `/`.
 
     `compares`: the tool itself tells which files are alike on both sides, and no MD5. `any_name`: also one that is no
-    UTF-8 can be kept.
+    UTF-8 can be kept. `makes`: putting makes a target that is missing, so it is looked for before. `proof`
+    tells how files are found to agree.
     """
 
     env: Dict[str, str]
     compares: bool
     any_name: bool
+    makes: bool
+    proof: str
 
     def listing(self, shop: Workshop, name: str = "") -> Dict[str, Remote]:
         """What lies there by name, or only the object `name`; empty when there is nothing. Raises `ToolFailed`."""
@@ -34,8 +37,8 @@ class Store(Protocol):
     def putting(self, path: str, name: str) -> List[str]:
         """The command that puts one file, called `name` here too, there as `name`."""
 
-    def removing(self, name: str) -> List[str]:
-        """The command that removes just the object `name`."""
+    def remove(self, name: str, shop: Workshop, doing: str) -> None:
+        """Remove just the object `name`. Raises `ToolFailed`."""
 
     def is_opaque(self, name: str, shop: Workshop) -> bool:
         """True when what stands for the MD5 of an object is none, since the server encrypts. Raises `ToolFailed`."""
@@ -44,17 +47,33 @@ class Store(Protocol):
         """Names below `folder`, links followed, of files with the same bytes there. Raises `ToolFailed`."""
 
 
-def store(upload: Upload, path: str) -> Store:
-    """The target of `upload` for its tool, whose program lies at `path`."""
+def store(upload: Upload, path: str, env: Mapping[str, str]) -> Store:
+    """The target of `upload` for its tool, whose program lies at `path`; `env` is what that will find."""
+    if upload.scheme == "hf":
+        # Imported here: it loads what speaks to the web, and most targets need none of it.
+        from aicrun.agent.hub_store import Hub
+
+        return Hub(upload, path, env)
     if upload.scheme == "ssh":
-        return Rsync(upload, path)
+        return ssh_store.Rsync(upload, path)
     return Aws(upload, path) if upload.tool == "aws" else Rclone(upload, path)
+
+
+def absent(upload: Upload) -> str:
+    """What may be done where the target is not there; empty when it is only to be looked at."""
+    if upload.scheme == "hf":
+        # Imported here, as above.
+        from aicrun.agent import hub_store
+
+        return hub_store.absent(upload)
+    return ssh_store.absent(upload) if upload.scheme == "ssh" else ""
 
 
 class _Hashed:
     """A place that tells hashes in its listing: no file is read again for being compared."""
 
-    compares, any_name = False, False
+    compares, any_name, makes = False, False, False
+    proof = "by their MD5"
 
     def alike(self, folder: str, shop: Workshop) -> FrozenSet[str]:
         """None: the listing tells it."""
@@ -85,9 +104,9 @@ class Aws(_Hashed):
         """`s3 cp` of one file."""
         return self._cli.s3("cp", "--no-progress", path, self._at(name))
 
-    def removing(self, name: str) -> List[str]:
+    def remove(self, name: str, shop: Workshop, doing: str) -> None:
         """`s3 rm` of one key."""
-        return self._cli.s3("rm", self._at(name))
+        run(self._cli.s3("rm", self._at(name)), shop, doing)
 
     def is_opaque(self, name: str, shop: Workshop) -> bool:
         """Whether the server encrypts the object with a key of its own."""
@@ -131,9 +150,9 @@ class Rclone(_Hashed):
         """`copyto` of one file."""
         return self._cli.one("copyto", *self.WAYS, path, self._at(name))
 
-    def removing(self, name: str) -> List[str]:
+    def remove(self, name: str, shop: Workshop, doing: str) -> None:
         """`deletefile` of one object."""
-        return self._cli.one("deletefile", self._at(name))
+        run(self._cli.one("deletefile", self._at(name)), shop, doing)
 
     def is_opaque(self, name: str, shop: Workshop) -> bool:
         """Never: it tells no MD5 that is none."""

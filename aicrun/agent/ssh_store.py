@@ -62,7 +62,8 @@ def absent(upload: Upload) -> str:
 class Rsync:
     """A target `ssh://…` with rsync at `path`."""
 
-    compares, any_name = True, True
+    compares, any_name, makes = True, True, False
+    proof = "read again there"
 
     def __init__(self, upload: Upload, path: str) -> None:
         there = place(upload.destination)
@@ -98,9 +99,9 @@ class Rsync:
             raise ValueError("a file goes under its own name: %s" % path)
         return self._over("--ignore-times", *self._only(name), "--", here + "/", self._there)
 
-    def removing(self, name: str) -> List[str]:
+    def remove(self, name: str, shop: Workshop, doing: str) -> None:
         """What is missing here is removed there: a name that no process file has."""
-        return [*self._base, "--delete-missing-args", "--", "/proc/" + name, self._there]
+        run([*self._base, "--delete-missing-args", "--", "/proc/" + name, self._there], shop, doing)
 
     def is_opaque(self, name: str, shop: Workshop) -> bool:
         """Never: it tells no MD5."""

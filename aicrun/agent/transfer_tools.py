@@ -16,13 +16,15 @@ _MD5 = re.compile(r"[0-9a-f]{32}(?:-\d+)?\Z")
 class Remote(NamedTuple):
     """One file at its place: `path` below what is meant; its MD5, or that of its parts (`…-N`), where it is known.
 
-    `stamp` is what else the place tells by which a change shows, a time say.
+    `stamp` is what else the place tells by which a change shows, a time say; `digest` another hash of the contents,
+    `sha256:…`, or `git:…` as git names a blob.
     """
 
     path: str
     size: int
     md5: str = ""
     stamp: str = ""
+    digest: str = ""
 
 
 class AwsCli:

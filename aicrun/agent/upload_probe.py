@@ -38,7 +38,7 @@ def probe(request: JobRequest, upload: Upload, job_folder: str, env: Mapping[str
         if os.path.exists(path):
             os.unlink(path)
     try:
-        run(store.removing(name), shop, "removing the probe")
+        store.remove(name, shop, "removing the probe")
     except ToolFailed as error:
         shop.say(
             "the probe %s stays at the target (checkpoints.upload.probe: false writes none): %s" % (name, error.why)
@@ -47,6 +47,8 @@ def probe(request: JobRequest, upload: Upload, job_folder: str, env: Mapping[str
 
 
 def _written(store: Store, shop: Workshop, path: str, name: str) -> None:
+    if store.makes:
+        store.listing(shop, name)
     run(store.putting(path, name), shop, "writing a probe to the upload target")
     found = store.listing(shop, name).get(name)
     if found is None or found.size != len(_WORDS):

@@ -241,9 +241,10 @@ def _upload(spec: RunSpec, values: Mapping[str, str], home: str) -> Upload | Non
         target = "file:" + absolute(target.partition(":")[2], home)
     destination = target
     if wanted.layout == "run":
-        # The name of a remote alone is its start, `remote:/` its root.
-        joint = "" if target.endswith((":", ":/")) else "/"
-        destination = f"{target if not joint else target.rstrip('/')}{joint}{values['run.id']}/"
+        # The name of a remote alone is its start, `remote:/` its root; a revision of the hub stays last.
+        top, at, revision = target.partition("@") if wanted.scheme == "hf" else (target, "", "")
+        joint = "" if top.endswith((":", ":/")) else "/"
+        destination = f"{top if not joint else top.rstrip('/')}{joint}{values['run.id']}/{at}{revision}"
     carrier = (wanted.tool, wanted.endpoint, wanted.profile) if wanted.scheme in REMOTE_SCHEMES else ("", "", "")
     told = (wanted.layout, wanted.when, wanted.required, *carrier, wanted.every_s, wanted.probe)
     return Upload(target, wanted.scheme, destination, *told)

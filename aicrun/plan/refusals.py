@@ -28,7 +28,6 @@ NOT_UPLOADED = "AIC-E676"
 UNREADABLE = "AIC-E677"
 NO_DATA = "AIC-E678"
 UNSAFE_VALUE = "AIC-E680"
-NO_TARGET_YET = "AIC-E682"
 NO_REVISION = "AIC-E685"
 
 
@@ -128,13 +127,6 @@ def unsafe_value(spec: RunSpec, placeholder: str, value: str, variable: str) -> 
     )
     told = f"refused, the value of ${{{placeholder}}} has characters that the shell would read"
     return Refusal(UNSAFE_VALUE, 4, told, facts, (Way("then look again", typed("plan", spec)),))
-
-
-def no_target_yet(spec: RunSpec, scheme: str) -> Refusal:
-    """A run with an upload target that this version cannot write to can be planned and not applied."""
-    told = f"cannot be applied yet: it uploads to {scheme}:, and this version does not"
-    way = Way("to a folder of the machine", typed("apply", spec, "--set", f"checkpoints.upload.to=file:~/{spec.name}"))
-    return Refusal(NO_TARGET_YET, 8, told, (), (way,))
 
 
 def _another_spec(spec: RunSpec, found: Found) -> Refusal:

@@ -31,7 +31,7 @@ from aicrun.plan.surviving import survival_rows, survival_warnings
 from aicrun.plan.task import Task, blank, refused
 from aicrun.plan.waiting import to_wait_for
 from aicrun.plan.whose_home import owner_rows
-from aicrun.spec.model import UPLOAD_SCHEMES, Machine
+from aicrun.spec.model import Machine
 from aicrun.wire.jobs import JobRequest
 from aicrun.wire.names import SAFE_VALUE, VARIABLES
 
@@ -156,7 +156,6 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         draft=made,
         run_id=task.run_id,
         from_nothing=not task.continues,
-        apply_refusal=_not_yet(wanted),
         warnings=_warnings(wanted, site, made, world.known),
     )
 
@@ -304,13 +303,6 @@ def _start_ways(task: Task, sign: Sign, options: Options) -> tuple[Way, ...]:
         Way("keep it", typed("plan", spec, *said, "-o", "plan.json")),
         Way("start it", typed("apply", spec, *said)),
     )
-
-
-def _not_yet(wanted: Wanted) -> Refusal | None:
-    upload = wanted.spec.checkpoints.upload
-    if upload is not None and upload.scheme not in UPLOAD_SCHEMES:
-        return refusals.no_target_yet(wanted.spec, upload.scheme)
-    return None
 
 
 def _unsafe(wanted: Wanted, site: Site) -> Refusal | None:

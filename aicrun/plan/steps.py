@@ -122,7 +122,9 @@ def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: s
         what = wanted.spec.checkpoints.path or "checkpoints"
         tail = _moments(upload.when, upload.every_s, draft.keep) + ("; must be verified" if upload.required else "")
         tail += "" if upload.probe else "; nothing is tried there before (probe: false)"
-        yield "upload", f"{words.harmless(what)} to {shown(upload.destination)} with {spec_upload.tool}{tail}"
+        # Until somebody has tried it against the service.
+        with_ = f"{spec_upload.tool} (not verified against the service)" if upload.scheme == "hf" else spec_upload.tool
+        yield "upload", f"{words.harmless(what)} to {shown(upload.destination)} with {with_}{tail}"
 
 
 def _moments(when: str, every_s: int, keep: int) -> str:

@@ -100,9 +100,6 @@ class SetupSpec:
 RETRY_WHEN = ("exit", "signal", "oom_kill", "timeout", "reboot")
 RETRY_BACKOFF = "1m..15m"
 
-# Schemes of upload targets that this version writes to; the grammar knows more of them.
-UPLOAD_SCHEMES = ("file", "s3", "rclone", "ssh")
-
 
 @dataclass(frozen=True, slots=True)
 class UploadSpec:

@@ -25,7 +25,13 @@ COMMAND_CAP_BYTES = 65536
 TARGETS = {
     "s3": (("aws", "rclone"), re.compile(r"s3://[^/\s:@]+(?:/\S*)?")),
     "rclone": (("rclone",), re.compile(r"rclone:[A-Za-z0-9_$][A-Za-z0-9_.+@${}-]*:\S*")),
-    "hf": (("hf",), re.compile(r"hf:[A-Za-z0-9][\w.${}-]*/[\w.${}-]+(?:/\S*)?")),
+    "hf": (
+        ("hf",),
+        re.compile(
+            r"hf:(?:(?:models|datasets|spaces)/)?(?!(?:models|datasets|spaces)/)[A-Za-z0-9$][\w.${}-]*/[\w$][\w.${}-]*"
+            r"(?:/[^@\s]*)?(?:@[\w./${}-]+)?"
+        ),
+    ),
     # A host that begins with - would be an option of ssh, and a password no longer be one.
     "ssh": (
         ("rsync",),

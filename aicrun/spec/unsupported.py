@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aicrun.spec.findings import Finding, Range, range_of
-from aicrun.spec.model import UPLOAD_SCHEMES
 from aicrun.spec.nodes import Node, Path, dotted
 
 # Stands for every key of a mapping whose keys are free.
@@ -32,7 +31,7 @@ def meanwhile(*path: str) -> str:
 
 def upload_example() -> str:
     """A target that advice may name: one that this version writes to."""
-    return "s3://bucket/prefix/" if "s3" in UPLOAD_SCHEMES else "file:~/checkpoints/"
+    return "s3://bucket/prefix/"
 
 
 def unsupported_findings(root: Node) -> Iterator[Finding]:

@@ -86,4 +86,4 @@ FETCHERS: Dict[str, Fetcher] = {
 CARRIED_BY: Dict[str, Tuple[str, ...]] = {"rsync": ("ssh",)}
 
 # Upload targets that a tool of the host writes to.
-REMOTE_SCHEMES = ("s3", "rclone", "ssh")
+REMOTE_SCHEMES = ("s3", "rclone", "ssh", "hf")

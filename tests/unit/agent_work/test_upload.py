@@ -251,7 +251,7 @@ def test_source_and_target_in_each_other_are_refused(job: Job, checkpoints: Path
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [
-        (Upload("", "hf", "hf:me/model"), "hf: is not supported yet"),
+        (Upload("", "ftp", "ftp://nas/x"), "ftp: is not supported yet"),
         (Upload("", "file", "file:relative"), "the target file:relative is not an absolute folder of this host"),
         (Upload("", "file", "file:/proc/nobody/x"), "/proc/nobody: No such file or directory"),
     ],

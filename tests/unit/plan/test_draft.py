@@ -224,13 +224,24 @@ def test_the_host_is_told_what_to_find_on_the_card_when_the_run_starts() -> None
     assert made.draft.card_need == card_need(asked)
 
 
-def test_a_run_with_another_target_is_planned_and_not_applied() -> None:
-    upload = UploadSpec("hf:me/model", "hf", "hf", "exact")
+@pytest.mark.parametrize(
+    ("to", "layout", "destination"),
+    [
+        ("hf:me/model", "exact", "hf:me/model"),
+        ("hf:me/model/runs/@lab", "exact", "hf:me/model/runs/@lab"),
+        ("hf:me/model", "run", "hf:me/model/${run.id}/"),
+        ("hf:me/model/runs/@lab", "run", "hf:me/model/runs/${run.id}/@lab"),
+    ],
+)
+def test_a_target_of_the_hub_keeps_its_revision_and_is_told_to_be_untried(
+    to: str, layout: str, destination: str
+) -> None:
+    upload = UploadSpec(to, "hf", "hf", layout)
     item = planned(wish(spec("digits", checkpoints=CheckpointSpec("", upload))))
-    assert item.apply_refusal is not None
-    assert item.apply_refusal.code == "AIC-E682"
-    assert item.draft is not None and item.draft.upload is not None
-    assert item.draft.upload.destination == "hf:me/model"
+    assert item.draft is not None and item.draft.upload is not None and item.apply_refusal is None
+    assert (item.draft.upload.destination, item.draft.upload.tool) == (destination, "hf")
+    told = dict(item.in_order)["upload"]
+    assert told.endswith(" with hf (not verified against the service); must be verified"), told
 
 
 @pytest.mark.parametrize(
