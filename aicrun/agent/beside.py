@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Callable, Optional
 
-from aicrun.agent import children, family, pump, step_run
+from aicrun.agent import children, family, hooks, pump, step_run
 from aicrun.agent.process import become_subreaper, look, send_signal
 from aicrun.agent.programs import Program
 from aicrun.agent.records import set_aside
@@ -22,7 +22,7 @@ from aicrun.wire import lean, names
 from aicrun.wire.jobs import Limits, Retry, StopIntent
 
 # It begins when the command has run for so long: most faults come sooner.
-AFTER_S = 1.0
+AFTER_S = hooks.number("EARLY_AFTER_MS", 1000) / 1000.0
 GRACE_S = 5
 # Longer than its own TERM, grace and KILL take.
 LEAVES_S = 30.0

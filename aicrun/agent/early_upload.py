@@ -9,7 +9,7 @@ import sys
 import time
 from typing import List, Mapping, Optional, Tuple
 
-from aicrun.agent import checkpoint_folder, hidden_names, history, hooks, own_outputs, pruning, uploaded, vault
+from aicrun.agent import checkpoint_folder, hidden_names, history, hooks, launch, own_outputs, pruning, uploaded, vault
 from aicrun.agent.build import SetupFailed
 from aicrun.agent.delivery import Delivery, moved, target_of
 from aicrun.agent.home import Home, open_home
@@ -19,6 +19,7 @@ from aicrun.agent.records import Unreadable, read_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.targets import CannotUpload
+from aicrun.agent.upload import LOCK
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import JobRequest, Upload
 
@@ -44,6 +45,8 @@ def main(job_folder: str) -> int:
         if request is None or request.upload is None:
             _say("this job has no upload")
             return 1
+        # So that no upload which a person asks for begins before this one has ended.
+        launch.hold(os.path.join(job_folder, LOCK), 0.0)
         rounds = Rounds(home, request, request.upload)
         while True:
             began = time.monotonic()

