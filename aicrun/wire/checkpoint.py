@@ -19,9 +19,9 @@ TOP = "."
 class Checkpoint:
     """A file or folder in the run's checkpoint folder; `id` is 8 hex, the same for one name of one run.
 
-    `complete` is one of `COMPLETE`, `why` its reason where it is `no` or `other`. `age_s` since the newest
-    change below it. A step or loss that nobody wrote down is absent, a model or version empty. `uploaded_age_s`: since an upload of exactly
-    these bytes was verified, absent when there was none. `on_host` is one of `PLACES`.
+    `complete` is one of `COMPLETE`, `why` its reason where it is `no` or `other`. `age_s` since the newest change below
+    it. A step or loss that nobody wrote down is absent, a model or version empty. `uploaded_age_s`: since an upload of
+    exactly these bytes was verified, absent when there was none. `on_host` is one of `PLACES`.
     """
 
     id: str
