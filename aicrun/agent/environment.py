@@ -63,6 +63,9 @@ def environment(request: JobRequest, attempt: int, login: Optional[Mapping[str, 
     if request.setup.key:
         # An environment of ours has no pip: the next one on PATH would install into the system's or conda's Python.
         found.setdefault("PIP_REQUIRE_VIRTUALENV", "1")
+    if not request.cards:
+        # A card that nobody asked for is somebody else's: no lock of ours would keep two programs off it.
+        found["CUDA_VISIBLE_DEVICES"] = ""
     found.update(_ours(request, attempt, found["HOME"]))
     for name, value in _more_caches(request.env).items():
         # One that the login has set is the account's own wish.

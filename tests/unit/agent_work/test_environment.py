@@ -47,6 +47,14 @@ def test_every_variable_of_ours_is_there_also_when_empty(account: Path, job: Job
     assert 1024 <= int(found["AICRUN_PORT"]) <= 65535
 
 
+def test_a_run_that_asks_for_no_card_sees_none_unless_its_env_says_so(account: Path, job: Job) -> None:
+    login = {"HOME": str(account), "CUDA_VISIBLE_DEVICES": "3"}
+    assert environment(job(), 1, login)["CUDA_VISIBLE_DEVICES"] == ""
+    assert environment(job(env={"CUDA_VISIBLE_DEVICES": "1"}), 1, login)["CUDA_VISIBLE_DEVICES"] == "1"
+    # Which cards it holds is known, and set, once it holds them.
+    assert "CUDA_VISIBLE_DEVICES" not in environment(job(cards=("GPU-1",)), 1, login)
+
+
 def test_caches_are_always_set_below_data_or_in_the_home(account: Path, job: Job) -> None:
     login = {"HOME": str(account)}
     assert environment(job(), 1, login)["HF_HOME"] == f"{account}/.cache/huggingface"
