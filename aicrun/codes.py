@@ -87,6 +87,10 @@ AIC-E026 a secret's value cannot be one
   A value is hidden in every log, which a text of fewer than 8 characters cannot be: it would turn up everywhere. Nor
   can one with a NUL character, or of over 32 KiB. Nothing was sent; the message names the secret, never its value.
   | read -rs HF_TOKEN && export HF_TOKEN
+AIC-E027 a file or folder here cannot be used
+  A file or folder of this computer could not be read or written: it is not there, belongs to somebody else, or its disk
+  is full or read-only. What the command does on machines is not touched by it.
+  | aicrun init --to ~/run.yaml
 AIC-E019 machines.yaml cannot be changed by a command
   It is laid out in a way that a small change would not keep: a list in brackets, say. Nothing was written.
   | aicrun explain machines

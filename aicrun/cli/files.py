@@ -37,15 +37,17 @@ def init_command(screen: Screen, to: str) -> int:
     # Here and not above: `validate` is quicker without it.
     from aicrun.spec.detect import draft_run_yaml, look_at
 
-    facts = look_at(os.path.dirname(os.path.abspath(to)))
-    text, typed = draft_run_yaml(facts), shlex.quote(to)
+    typed = shlex.quote(to)
     try:
-        with open(to, "x", encoding="utf-8") as stream:
-            stream.write(text)
+        facts = look_at(os.path.dirname(os.path.abspath(to)))
+        text = draft_run_yaml(facts)
+        _write_new(to, text)
     except FileExistsError as error:
         other = "run.yaml" if to != "run.yaml" else "other.yaml"
         ways = (Way("write another", f"aicrun init --to {other}"), Way("check it", f"aicrun validate {typed}"))
         raise UsageError("AIC-E013", f"{to} is there already", ways=ways) from error
+    except OSError as error:
+        raise _unwritten(to, error) from error
     loaded = load_run(to)
     found = [f"command from {facts.script}" if facts.script else "the command is yours to write"]
     found += [f"packages from {facts.requirements}"] if facts.requirements else []
@@ -57,6 +59,26 @@ def init_command(screen: Screen, to: str) -> int:
     if screen.json:
         screen.document("init", {"file": to, "run": loaded.specs[0].name, "text": text})
     return Exit.DONE
+
+
+def _write_new(to: str, text: str) -> None:
+    with open(to, "x", encoding="utf-8") as stream:
+        try:
+            stream.write(text)
+            stream.flush()
+        except OSError:
+            os.unlink(to)  # half of it would be in the way of the next try
+            raise
+
+
+def _unwritten(to: str, error: OSError) -> UsageError:
+    folder = os.path.dirname(to)
+    if isinstance(error, FileNotFoundError) and folder:
+        making = f"mkdir -p {shlex.quote(folder)} && aicrun init --to {shlex.quote(to)}"
+        ways = (Way("make its folder", making),)
+    else:
+        ways = (Way("write it elsewhere", f"aicrun init --to ~/{shlex.quote(os.path.basename(to) or 'run.yaml')}"),)
+    return UsageError("AIC-E027", f"{to} cannot be written: {error.strerror}", ways=ways)
 
 
 @click.command("validate", epilog="Example: aicrun validate run.yaml machines.yaml --strict")

@@ -6,6 +6,7 @@ by a command.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -52,6 +53,16 @@ COMMANDS = {
 
 # Names that a command had elsewhere; not listed.
 ALIASES = {"debug-ssh": "ssh"}
+
+
+# How a file or folder refuses; anything else is no word of a file's.
+_OF_FILES = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EACCES", "EPERM", "ENOENT", "ENOTDIR", "EISDIR", "EEXIST", "ENOSPC", "EDQUOT", "EROFS", "ELOOP"),
+        *("ENAMETOOLONG", "EIO", "EFBIG", "ENOTEMPTY", "ETXTBSY"),
+    )
+)
 
 
 class Terminated(BaseException):
@@ -153,7 +164,7 @@ def _ended(screen: Screen, argv: list[str]) -> int:
     except Exception as fault:  # the one edge: a fault of ours ends here as a sentence
         if screen.debug:
             raise
-        return _told(screen, _fault(screen, fault))
+        return _told(screen, _of_a_file(fault) or _fault(screen, fault))
     return code
 
 
@@ -176,6 +187,21 @@ def _usage(error: click.ClickException) -> UsageError:
     path = context.command_path if context is not None else "aicrun"
     message = error.format_message().rstrip(".")
     return UsageError("AIC-E006", message[:1].lower() + message[1:], ways=(Way("see", f"{path} --help"),))
+
+
+def _of_a_file(fault: Exception) -> AicrunError | None:
+    """What a file or folder of the person's refuses; None for whatever else happened, and for files of our own."""
+    if not isinstance(fault, OSError) or not isinstance(fault.filename, str) or fault.errno not in _OF_FILES:
+        return None
+    if fault.filename.startswith(os.path.dirname(os.path.dirname(__file__))):
+        return None
+    name = fault.filename
+    look = (
+        f"ls -ld {shlex.quote(name)}"
+        if os.path.lexists(name)
+        else f"ls -la {shlex.quote(os.path.dirname(name) or '.')}"
+    )
+    return UsageError("AIC-E027", f"{name} cannot be used: {fault.strerror}", ways=(Way("look at it", look),))
 
 
 def _fault(screen: Screen, fault: Exception) -> AicrunError:

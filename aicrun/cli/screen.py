@@ -117,12 +117,17 @@ class Screen:
     def out(self, lines: Iterable[str]) -> None:
         """Lines of the result, on stdout; nothing with `--json`, where one document is all of it."""
         if not self.json:
-            self._write(sys.stdout, lines, self.out_colour)
+            self._print(lines, self.out_colour)
 
     def err(self, lines: Iterable[str]) -> None:
-        """Lines of the story, on stderr."""
-        self.clear()
-        self._write(sys.stderr, lines, self.err_colour)
+        """Lines of the story, on stderr; one that takes nothing more ends the story, not the command."""
+        try:
+            self.clear()
+            self._write(sys.stderr, lines, self.err_colour)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
     def raw(self, data: bytes) -> None:
         """Bytes on stdout as they are."""
@@ -138,8 +143,7 @@ class Screen:
     def document(self, kind: str, body: Mapping[str, Any]) -> None:
         """The one JSON document of a command."""
         whole = {"schema_version": 1, "kind": kind, **body}
-        sys.stdout.write(json.dumps(whole, ensure_ascii=True, indent=2) + "\n")
-        sys.stdout.flush()
+        self._print([json.dumps(whole, ensure_ascii=True, indent=2)], False)
 
     def ask(self, question: str) -> None:
         """A question on stderr, without an end of line."""
@@ -168,6 +172,16 @@ class Screen:
         head, rest = (".", text[1:]) if text.startswith("… ") else ("", text)
         whole = head + rest.replace("…", "..").replace("±", "/").replace("│", "|")
         return whole.encode("ascii", "replace").decode("ascii")
+
+    def _print(self, lines: Iterable[str], colour: bool) -> None:
+        # What the lines are made of is read before: only stdout's own refusal is told as that.
+        ready = list(lines)
+        try:
+            self._write(sys.stdout, ready, colour)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _unwritable(error) from error
 
     def _write(self, stream: IO[str], lines: Iterable[str], colour: bool) -> None:
         for line in lines:

@@ -31,6 +31,8 @@ LEFT_S = 1.0
 NOT_SUPPORTED = "AIC-E590"
 # A connection that stood and ended in the middle of a question.
 CUT = "AIC-E511"
+# The machine was reached: its python3, its folder, its system or its shell is what refuses.
+_REACHED = frozenset(("AIC-E510", "AIC-E513", "AIC-E514", "AIC-E516"))
 
 T = TypeVar("T")
 
@@ -207,7 +209,8 @@ class Looking:
         heard = {item.machine.name: item for item in self._asking.answers()}
         is_alone = len(session.inventory.machines) == 1 and self._asked
         alone = heard[self._asked[0].name].error if is_alone else None
-        if alone is not None and not isinstance(alone, HostUnreachable):
+        here = isinstance(session.inventory.machines[0].reach, LocalReach) if is_alone else False
+        if alone is not None and (here or _refuses(alone) or not isinstance(alone, HostUnreachable)):
             raise alone
         _remember(session, heard)
         answered = sum(item.answer is not None for item in heard.values())
@@ -263,6 +266,11 @@ def _remembered(session: Session) -> dict[str, tuple[HostReading, float]]:
     return found
 
 
+def _refuses(error: AicrunError) -> bool:
+    """Whether the machine was reached and cannot be looked at: an agent cannot be put there, or cannot run."""
+    return error.code in _REACHED
+
+
 def _with_memory(view: MachineView, last: tuple[HostReading, float] | None) -> MachineView:
     if view.state != "silent" or last is None:
         return view
@@ -276,5 +284,5 @@ def _view(machine: Machine, heard: Heard[HostReading] | None, excepted: tuple[st
         return MachineView(machine, "down", why="down: true in machines.yaml")
     if heard.error is not None:
         state = "unsupported" if heard.error.code == NOT_SUPPORTED else "silent"
-        return MachineView(machine, state, why=heard.error.message)
+        return MachineView(machine, state, why=heard.error.message, refuses=_refuses(heard.error))
     return MachineView(machine, "answered", heard.answer)

@@ -105,7 +105,7 @@ class MachineView:
     `state` is `answered`, `silent`, `down`, `excepted`, `unsupported`, `remembered` or `twin`: an earlier one again.
     `reading` is there when it answered, and in an offline plan when it was `remembered`; `why` tells what happened
     otherwise, in words. `seen` is how one that does not answer looked `seen_age_s` ago, by this client's ledger.
-    `reached` is where an ssh entry led, when it was tried.
+    `reached` is where an ssh entry led, when it was tried. `refuses`: it was reached, and what must be there cannot be.
     """
 
     machine: Machine
@@ -115,6 +115,7 @@ class MachineView:
     seen: HostReading | None = None
     seen_age_s: float | None = None
     reached: Reached | None = None
+    refuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import shlex
 from aicrun.plan import words
 from aicrun.plan.admit import silence
 from aicrun.plan.commands import of_run, typed
-from aicrun.plan.known import Found
+from aicrun.plan.known import NOT_ASKED, Found
 from aicrun.plan.model import Fleet, MachineView, Refusal, Wanted, Way
 from aicrun.plan.reconcile import Outcome, Row, admitted
 from aicrun.plan.records import attempt_words, cause, running_rows, since, status_words, where
 from aicrun.plan.rooms import nearly_full
-from aicrun.spec.model import Machine, RunSpec
+from aicrun.spec.model import LocalReach, Machine, RunSpec
 
 NOTHING_FITS = "AIC-E670"
 SILENT = "AIC-E671"
@@ -59,24 +59,39 @@ def silent(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet, would
     ways = []
     if first.state != "unsupported":
         ways.append(Way("try that machine", of_run("doctor", first.machine.name)))
-        ways.append(Way(f"{first.machine.name} is off for long", of_run("machines down", first.machine.name)))
-    excepted = [part for view in blocked for part in ("--except", view.machine.name)]
-    ways.append(Way("this once without " + ("them" if many else "it"), typed("apply", spec, *excepted)))
+        if _may_sleep(first):
+            ways.append(Way(f"{first.machine.name} is off for long", of_run("machines down", first.machine.name)))
+    if _others_could_take_it(wanted, blocked, fleet):
+        excepted = [part for view in blocked for part in ("--except", view.machine.name)]
+        ways.append(Way("this once without " + ("them" if many else "it"), typed("apply", spec, *excepted)))
     if _told_only_by_records(wanted, first):
         ways.append(Way("the record of it is wrong", typed("apply", spec, "--forget")))
     words_ = f"refused, {names} {'do' if many else 'does'} not answer and may hold a copy"
     if first.state == "unsupported":
         words_ = f"refused, {names} cannot be asked yet and may hold a copy"
+    elif all(view.refuses for view in blocked):
+        words_ = f"refused, {names} cannot be looked at and may hold a copy"
     return Refusal(SILENT, 6, words_, tuple(facts), tuple(ways))
+
+
+def _others_could_take_it(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet) -> bool:
+    """Whether a machine is left that the spec admits; leaving out the only one it names gets nobody further."""
+    left = [view for view in fleet.machines if view not in blocked and view.state not in NOT_ASKED]
+    return any(admitted(wanted, view) for view in left)
 
 
 def _sleeping(wanted: Wanted, blocked: tuple[MachineView, ...]) -> list[tuple[str, str]]:
     """What the owner of a machine that is often off can write, once; nothing where a name or a record keeps the run."""
     told = {*wanted.known_on, *wanted.spec.machine.names}
-    often = [view.machine.name for view in blocked if view.state != "unsupported" and view.machine.name not in told]
+    often = [view.machine.name for view in blocked if _may_sleep(view) and view.machine.name not in told]
     if not often or any(view.machine.sleeps for view in blocked):
         return []
     return [("sleeps", f"is {often[0]} often off? sleeps: true in machines.yaml: it stops only runs known there")]
+
+
+def _may_sleep(view: MachineView) -> bool:
+    # What was reached, and the machine that the person sits at, do not sleep.
+    return view.state != "unsupported" and not view.refuses and not isinstance(view.machine.reach, LocalReach)
 
 
 def unreadable(records: tuple[tuple[str, str], ...]) -> Refusal:

@@ -23,13 +23,17 @@ from aicrun.spec.model import CardDemand
 def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], known: Known) -> RunPlan:
     """`blank` filled in as a rejection with every reason; exit code 5."""
     spec, fleet = wanted.spec, known.fleet
-    told = _headline(wanted, verdicts, fleet)
+    unknown = _named_nowhere(wanted, fleet)
+    told = f"rejected, no machine is named {words.joined(unknown, 'or')}" if unknown else ""
+    told = told or _headline(wanted, verdicts, fleet)
     rows = [("asks" if not place else "", line) for place, line in enumerate(asks(spec, _data(fleet)))]
     kept = _kept_elsewhere(verdicts)
     rows += [("resumes", f"from a checkpoint on {kept}; another machine would begin from nothing")] if kept else []
     rows += [("set", f"{override} by --set, not in {spec.file or 'run.yaml'}") for override in spec.overrides]
+    if unknown:
+        rows.append(("known", words.some([view.machine.name for view in fleet.machines], 8)))
     history = measured(wanted, known)
-    ways = tuple(_ways(wanted, verdicts, known))
+    ways = tuple(_of_names(wanted, unknown, fleet) if unknown else _ways(wanted, verdicts, known))
     refusal = Refusal(NOTHING_FITS, 5, told, tuple(rows), ways)
     return replace(
         blank,
@@ -54,6 +58,25 @@ def would_fit_gib(verdicts: tuple[Verdict, ...], demand: CardDemand) -> int:
         display = verdict.need_mib - demand.vram_mib - demand.headroom_mib
         best = max(best, int((verdict.room_mib - display) / (1 + share) // 1024))
     return best
+
+
+def _named_nowhere(wanted: Wanted, fleet: Fleet) -> tuple[str, ...]:
+    """The names that the spec asks for, when the inventory has none of them."""
+    there = {view.machine.name for view in fleet.machines}
+    names = wanted.spec.machine.names
+    return () if any(name in there for name in names) else tuple(words.name(name) for name in names)
+
+
+def _of_names(wanted: Wanted, unknown: tuple[str, ...], fleet: Fleet) -> Iterator[Way]:
+    """The nearest name, put in the place of the one that was typed, and the list."""
+    import difflib  # Only for a mistake: it costs more than the plan.
+
+    spec, names = wanted.spec, [view.machine.name for view in fleet.machines]
+    near = next((found for name in unknown for found in difflib.get_close_matches(name, names, 1)), "")
+    if near:
+        bare = replace(spec, overrides=tuple(item for item in spec.overrides if not item.startswith("machine.name=")))
+        yield Way(f"did you mean {near}?", typed("plan", bare, "--set", f"machine.name={near}"))
+    yield Way("what there is", "aicrun machines")
 
 
 def _data(fleet: Fleet) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from unit.plan.test_screens import golden
-from unit.plan.worlds import fleet, held, lab, machine, sft_wish, silent
+from unit.plan.worlds import ATTIC, fleet, held, lab, machine, sft_wish, silent
 
 from aicrun.plan.decide import plan
 from aicrun.plan.model import Options
@@ -39,3 +39,29 @@ def test_one_machine_under_two_names_is_counted_once() -> None:
 def test_a_card_that_a_run_of_the_same_name_of_another_account_holds() -> None:
     theirs = lab(7.7, held("sft-run", "alice", 720.0))
     golden("2_theirs", plan((sft_wish(),), fleet(theirs), Options()))
+
+
+def test_a_name_that_no_machine_has_is_told_with_those_that_there_are() -> None:
+    wished = sft_wish(
+        machine=replace(sft_wish().spec.machine, names=("lob",)), overrides=("machine.name=lob", "name=x")
+    )
+    text = golden("3_no_such_machine", plan((wished,), fleet(lab(), ATTIC), Options()))
+    assert "aicrun plan run.yaml --set name=x --set machine.name=lab" in text
+
+
+def test_leaving_out_the_only_machine_that_is_named_is_no_way_out() -> None:
+    named = sft_wish(machine=replace(sft_wish().spec.machine, names=("home",)))
+    (refused,) = plan((named,), fleet(lab(), silent("home", AWAY)), Options()).runs
+    assert refused.refusal is not None
+    assert not any("--except" in way.command for way in refused.refusal.ways)
+    (alone,) = plan((sft_wish(),), fleet(silent("home", AWAY), silent("den", AWAY)), Options()).runs
+    assert alone.refusal is not None
+    assert not any("--except" in way.command for way in alone.refusal.ways)
+    (others,) = plan((sft_wish(),), fleet(lab(), silent("home", AWAY)), Options()).runs
+    assert others.refusal is not None
+    assert any("--except home" in way.command for way in others.refusal.ways)
+
+
+def test_a_machine_that_was_reached_and_cannot_be_looked_at_is_not_called_silent() -> None:
+    full = "the agent cannot be put on home: /home/ana/.local/state: No space left on device"
+    golden("7_refuses", plan((sft_wish(),), fleet(lab(), replace(silent("home", full), refuses=True)), Options()))

@@ -18,6 +18,7 @@ from aicrun.spec.model import (
     Selector,
     SetupSpec,
     SourceSpec,
+    SshReach,
     UploadSpec,
 )
 from aicrun.wire.facts import (
@@ -128,7 +129,7 @@ def answered(name: str, cards: tuple[Card, ...] | Cards = (), entry: Machine | N
 
 def silent(name: str, why: str = "no answer within 5s (connect timed out)", **more: Any) -> MachineView:
     """A machine that did not answer."""
-    return MachineView(machine(name, **more), "silent", why=why)
+    return MachineView(machine(name, **{"reach": SshReach(name), **more}), "silent", why=why)
 
 
 def fleet(*views: MachineView, file: str = "machines.yaml") -> Fleet:

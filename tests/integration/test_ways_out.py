@@ -1,0 +1,74 @@
+"""A refusal tells what happened, to which thing, and the command to type next; the command that it shows works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from integration.project import Project
+from support import REPOSITORY, Person
+
+
+def test_init_names_the_folder_that_is_not_there_and_makes_nothing(person: Person) -> None:
+    done = person.run("init", "--to", "sub dir/x.yaml")
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.startswith("error[AIC-E027]: sub dir/x.yaml cannot be written"), done.stderr
+    assert "mkdir -p 'sub dir' && aicrun init --to 'sub dir/x.yaml'" in done.stderr
+    made = subprocess.run("mkdir -p 'sub dir'", cwd=person.home, shell=True, check=False)
+    assert made.returncode == 0
+    assert person.run("init", "--to", "sub dir/x.yaml").returncode == 0
+
+
+def test_init_in_a_folder_that_is_a_file_is_no_fault_of_aicrun(person: Person) -> None:
+    (person.home / "file").write_text("")
+    done = person.run("init", "--to", "file/x.yaml")
+    assert (done.returncode, "AIC-E027" in done.stderr) == (3, True), done.stderr
+    assert "aicrun init --to" in done.stderr
+
+
+def test_any_file_of_the_client_s_that_cannot_be_used_is_no_fault_of_aicrun(project: Project) -> None:
+    project.write()
+    (project.folder / "specs").symlink_to(project.folder / "specs")
+    done = project.run("plan", "specs")
+    assert (done.returncode, "a fault of aicrun" in done.stderr) == (3, False), done.stderr
+    # A folder that the ledger cannot lie in: whatever the client does with it, it is not called its own fault.
+    state = Path(project.person.env["XDG_CACHE_HOME"])
+    state.mkdir(parents=True, exist_ok=True)
+    (state / "aicrun").write_text("a file, no folder")
+    listed = project.run("plan")
+    assert "a fault of aicrun" not in listed.stderr, listed.stderr
+
+
+def test_long_output_that_stdout_does_not_take_is_told_as_such(project: Project) -> None:
+    # More than any buffer holds: a second try to write it would find nothing left, and would not tell.
+    with (project.folder / "out").open("wb") as stream:
+        done = subprocess.run(
+            ["bash", "-c", 'ulimit -f 1; exec "$0" -m aicrun explain run --json', sys.executable],
+            # The limit is for every file: compiled modules would be cut too.
+            env=dict(project.person.env, PYTHONPATH=str(REPOSITORY), PYTHONDONTWRITEBYTECODE="1"),
+            stdout=stream,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, "AIC-E016" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_home_that_cannot_be_written_is_told_as_that_and_not_as_an_absent_machine(project: Project) -> None:
+    project.write()
+    blocked = project.person.home / "file"
+    blocked.write_text("")
+    project.person.env["XDG_STATE_HOME"] = str(blocked / "state")
+    done = project.run("plan")
+    assert done.stderr.startswith("error[AIC-E513]"), done.stderr
+    assert str(blocked) in done.stderr
+    assert "machines down" not in done.stderr + done.stdout
+
+
+def test_a_machine_that_no_list_has_is_told_with_those_that_it_has(project: Project) -> None:
+    project.write()
+    done = project.run("plan", "--set", "machine.name=hera")
+    assert done.returncode == 5
+    assert "no machine is named hera" in done.stdout
+    assert "aicrun plan run.yaml --set machine.name=here" in done.stdout
