@@ -17,7 +17,7 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.report import broken
 from aicrun.wire import names
 from aicrun.wire.codec import WireError, from_json
-from aicrun.wire.jobs import JobReport, Limits, Retry
+from aicrun.wire.jobs import SCHEMA, JobReport, Limits, Retry
 from aicrun.wire.status import Status, status_of
 
 Answer = Tuple[Dict[str, Any], bytes]
@@ -53,21 +53,26 @@ def supervise(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
 
 def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
-    """{job_id, by, secrets} -> {report}: upload the checkpoints of an ended job again; returns when its keeper runs.
+    """{job_id, by, secrets, checkpoint} -> {report}: upload the checkpoints of an ended job again, or just one of them.
+
+    It returns when its keeper runs.
 
     Raises `Refused`: not_finished, nothing_to_upload (no target, verified already, or its private files were swept).
     """
     job_id, by, secrets = bodies.job_id(body), bodies.by(body), vault.taken(body)
     run = decide.run_of(home, job_id)
-    job_dir = home.job_dir(job_id)
+    job_dir, only = home.job_dir(job_id), bodies.text(body, "checkpoint", "")
     _await_keeper(home, run, job_id)
     with home.host_lock():
         report = jobs.seen(home, run, job_id)
         if report.phase == "upload" and os.path.exists(os.path.join(home.record_dir(run, job_id), names.END)):
             # It is being uploaded again already: same wish, same answer.
             return jobs.told(report)
-        _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)))
+        _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)), bool(only))
         _check_keeper(home, job_id)
+        _remove(os.path.join(job_dir, names.UPLOAD_ONLY))
+        if only:
+            write_record(os.path.join(job_dir, names.UPLOAD_ONLY), {"schema": SCHEMA, "name": only})
         # The stop that ended the first try is kept in the job's end; it must not stop this one.
         _remove(os.path.join(job_dir, names.STOP))
         _remove(os.path.join(job_dir, names.KEEPER_ERR))
@@ -127,11 +132,11 @@ def _check_over(report: JobReport) -> None:
         raise Refused("not_finished", message, {"job": report.job_id, "status": standing.status.value})
 
 
-def _check_upload(report: JobReport, has_files: bool) -> None:
+def _check_upload(report: JobReport, has_files: bool, is_one: bool) -> None:
     facts = {"job": report.job_id, "run": report.run}
     if report.upload_request is None:
         raise Refused("nothing_to_upload", "job %s has no upload target" % report.job_id, facts)
-    if report.upload is not None and report.upload.verified:
+    if report.upload is not None and report.upload.verified and not is_one:
         raise Refused("nothing_to_upload", "its checkpoints are uploaded and verified already", facts)
     if report.phase == "never_started" or report.decision == "no":
         raise Refused("nothing_to_upload", "job %s never started" % report.job_id, facts)

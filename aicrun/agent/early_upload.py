@@ -19,7 +19,6 @@ from aicrun.agent.records import Unreadable, read_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.targets import CannotUpload
-from aicrun.agent.upload import LOCK
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import JobRequest, Upload
 
@@ -46,7 +45,7 @@ def main(job_folder: str) -> int:
             _say("this job has no upload")
             return 1
         # So that no upload which a person asks for begins before this one has ended.
-        launch.hold(os.path.join(job_folder, LOCK), 0.0)
+        launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), 0.0)
         rounds = Rounds(home, request, request.upload)
         while True:
             began = time.monotonic()
@@ -61,13 +60,29 @@ def main(job_folder: str) -> int:
         return 1
 
 
-class Rounds:
-    """One look after another; what was verified so far is on the disk after each checkpoint."""
+def one(home: Home, request: JobRequest, wanted: Upload, name: str) -> int:
+    """Upload the one checkpoint that is told by `name`, for a run that is over: 0 when it is verified."""
+    rounds = Rounds(home, request, wanted, is_patient=True)
+    try:
+        return 0 if rounds.upload_one(name) else 1
+    except (CannotUpload, SetupFailed) as error:
+        _say("aicrun: upload failed: %s" % error)
+    except OSError as error:
+        _say("aicrun: upload failed: %s: %s" % (printable(str(error.filename or wanted.destination)), error.strerror))
+    return 1
 
-    def __init__(self, home: Home, request: JobRequest, wanted: Upload) -> None:
+
+class Rounds:
+    """One look after another; what was verified so far is on the disk after each checkpoint.
+
+    Who `is_patient` waits for a target that fails, as the last upload does.
+    """
+
+    def __init__(self, home: Home, request: JobRequest, wanted: Upload, is_patient: bool = False) -> None:
         self._home = home
         self._request = request
         self._wanted = wanted
+        self._is_patient = is_patient
         self._folder = request.checkpoints
         self._redactor = Redactor(vault.read(home.job_dir(request.job_id)).values())
         self._kept = uploaded.of_run(home, request)
@@ -94,6 +109,20 @@ class Rounds:
             self._trouble(str(error))
         except OSError as error:
             self._trouble("%s: %s" % (printable(str(error.filename or self._wanted.destination)), error.strerror))
+
+    def upload_one(self, name: str) -> bool:
+        """Upload the whole checkpoint of that name; False when there is none, or a name in it holds a secret."""
+        for seen in own_outputs.whole(self._folder, self._rule):
+            told = hidden_names.shown(self._home, self._request.run, self._request.job_id, seen.path)
+            if name not in (seen.told.name, printable(told)):
+                continue
+            if self._is_hidden(seen, own_outputs.of_unit(outputs(self._folder), seen.told.name)):
+                break
+            before = self._kept
+            self._upload(seen)
+            return self._kept is not before
+        _say("aicrun: upload failed: there is no whole checkpoint %s of this run that can be told" % name)
+        return False
 
     def _due(self) -> List[checkpoint_folder.Seen]:
         """Whole checkpoints that are not verified there as they are now, newest first: all, or the newest one."""
@@ -131,7 +160,9 @@ class Rounds:
             # First here, then there: what is about to be written over is verified no more.
             self._keep(self._kept.without(name))
         there = uploaded.sent_of(tuple(self._kept.by_path().values()))
-        delivery = Delivery(target_of(self._wanted, request.job_id, *self._where, is_early=True), request, there)
+        delivery = Delivery(
+            target_of(self._wanted, request.job_id, *self._where, is_early=not self._is_patient), request, there
+        )
         hooks.reached("early.begin")
         missing = delivery.bring(found, changed, lambda stamps: self._moved(name, found, stamps))
         hooks.reached("early.sent")

@@ -212,7 +212,8 @@ class Keeper:
         self._wishes = Wishes(self._job_dir, self._record_dir, self._request)
         result = self._step("upload", attempt)
         insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))
-        last_upload.tell(self._job_dir, self._record_dir)
+        if not os.path.exists(os.path.join(self._job_dir, names.UPLOAD_ONLY)):
+            last_upload.tell(self._job_dir, self._record_dir)
         self._learn(self._home, self._request)
 
     def _attempts(self, made: Attempts) -> None:

@@ -17,13 +17,14 @@ from aicrun.agent.delivery import target_of
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.kept import Supervision
-from aicrun.agent.outputs import PRUNED, printable
+from aicrun.agent.outputs import PRUNED, Output, printable
 from aicrun.agent.records import Unreadable, read_record
 from aicrun.agent.uploaded import SentCheckpoint, Uploaded
 from aicrun.wire import checkpoint as wire
 from aicrun.wire import lean, names
 from aicrun.wire.checkpoint import Resume
 from aicrun.wire.jobs import JobRequest, Upload
+from aicrun.wire.tools import REMOTE_SCHEMES
 
 _CHUNK = 1024 * 1024
 
@@ -91,6 +92,10 @@ def prune(job: Job, kept: Uploaded, is_over: bool = False) -> Uploaded:
 def _why_not_there(job: Job, wanted: Upload, record: SentCheckpoint) -> str:
     """Why it is not at the target as it was verified; empty when it is."""
     target = target_of(wanted, job.request.job_id, *job.where, is_early=True)
+    if wanted.scheme in REMOTE_SCHEMES:
+        for file in record.files:
+            # A tool's target takes a file by reading it, and knows it by its hashes then.
+            target.send(Output(file.path, os.path.join(os.path.realpath(job.request.checkpoints), file.path)))
     faults = target.faults(uploaded.sent_of(record.files))
     return "at the target, %s" % faults[0] if faults else ""
 

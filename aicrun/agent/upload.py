@@ -8,7 +8,7 @@ import sys
 import time
 from typing import List, Mapping, Optional, Tuple
 
-from aicrun.agent import launch, own_outputs, pruning, uploaded, vault
+from aicrun.agent import early_upload, launch, own_outputs, pruning, uploaded, vault
 from aicrun.agent.delivery import Delivery, target_of
 from aicrun.agent.delivery import manifest_of as manifest_of
 from aicrun.agent.delivery import moved as delivery_moved
@@ -16,7 +16,7 @@ from aicrun.agent.home import Home, open_home
 from aicrun.agent.on_term import Stopped, end_by_signal, raise_on_term
 from aicrun.agent.outputs import Outputs, printable
 from aicrun.agent.own_outputs import EVERYTHING, Rule, check_any, chosen
-from aicrun.agent.records import Unreadable, give_room, keep_room, read_record, write_record
+from aicrun.agent.records import Unreadable, give_room, keep_room, read_json, read_record, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
 from aicrun.agent.targets import CannotUpload
@@ -27,8 +27,7 @@ LISTED = 100
 RESULT_BYTES = 64 * 1024
 # A folder of the job that is there only while a tool sends.
 SCRATCH = "to-upload"
-# Held by whoever sends; one that is beside a command ends soon after its keeper, and is waited for.
-LOCK = "upload.lock"
+# One that is beside a command ends soon after its keeper, and is waited for.
 WAITS_S = 60.0
 
 
@@ -42,10 +41,14 @@ def main(job_folder: str) -> int:
         if request is None or request.upload is None:
             _say("this job has no upload")
             return 1
+        only = read_json(os.path.join(job_folder, names.UPLOAD_ONLY))
+        if only is not None:
+            launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), WAITS_S)
+            return early_upload.one(home, request, request.upload, str(only.get("name", "")))
         path = os.path.join(home.record_dir(request.run, request.job_id), names.UPLOAD_RESULT)
         # Now, for a disk that is full by then shall not lose what was uploaded.
         keep_room(path, RESULT_BYTES)
-        launch.hold(os.path.join(job_folder, LOCK), WAITS_S)
+        launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), WAITS_S)
         whole = _Whole(request, request.upload, own_outputs.rule_of(home, request))
         where = (os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
         result, after = whole.run(*where, uploaded.of_run(home, request))

@@ -12,7 +12,7 @@ from aicrun.cli.views.endings import ending_lines, headline, kept_line, last_lin
 from aicrun.cli.views.steps import Story
 from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
-from aicrun.plan.words import ago, harmless
+from aicrun.plan.words import ago, harmless, size
 from aicrun.spec.sizes import duration_s
 
 
@@ -69,15 +69,21 @@ def _lost(found: api.Found) -> str:
     return f" Kept: {harmless(kept.newest)}{age}."
 
 
-@click.command("upload", epilog="Example: aicrun upload sft-run")
+@click.command("upload", epilog="Example: aicrun upload sft-run checkpoint-3000")
 @click.argument("run")
+@click.argument("checkpoint", default="")
 @with_machines
 @with_json
 @click.pass_obj
-def upload_command(screen: Screen, run: str, machines: str) -> int:
-    """Upload an ended run's checkpoints again and verify them; the training is not repeated."""
+def upload_command(screen: Screen, run: str, checkpoint: str, machines: str) -> int:
+    """Upload an ended run's checkpoints again and verify them; the training is not repeated.
+
+    With CHECKPOINT (latest, best, a name or an id) just that one is uploaded and verified.
+    """
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
+        if checkpoint:
+            return _one_uploaded(screen, session, found, checkpoint)
         done = found.report.upload
         if done is not None and done.verified:
             screen.out([f"{found.report.run} is uploaded and verified already: {harmless(done.destination)}"])
@@ -92,6 +98,30 @@ def upload_command(screen: Screen, run: str, machines: str) -> int:
             screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
     _done(screen, "upload", found)
     return Exit.DONE if verified else Exit.TRANSFER_FAILED
+
+
+def _one_uploaded(screen: Screen, session: api.Session, found: api.Found, wanted: str) -> int:
+    """Upload one checkpoint; whether it is verified is asked of the machine afterwards."""
+    one = api.meant_checkpoint(found, api.checkpoints(session, found), wanted).checkpoint
+    if one.uploaded_age_s is None:
+        screen.interrupted = (f"The upload of {harmless(one.name)} goes on on {found.machine}.",)
+        found = api.upload(session, found, Story(screen).tell, one.name)
+        seen = api.checkpoints(session, found)
+        one = next((other for other in seen.checkpoints if other.name == one.name), one)
+    verified = one.uploaded_age_s is not None
+    if verified:
+        where = found.report.upload_request
+        told = f" at {harmless(where.destination)}" if where is not None else ""
+        screen.out([f"{harmless(one.name)} of {found.report.run}, {size(one.bytes)}, is uploaded and verified{told}"])
+    else:
+        screen.err([f"{harmless(one.name)} of {found.report.run} is not verified: {_log_of_upload(found)}"])
+    if screen.json:
+        screen.document("upload", {**api.document_of(found), "checkpoint": api.as_json(one)})
+    return Exit.DONE if verified else Exit.TRANSFER_FAILED
+
+
+def _log_of_upload(found: api.Found) -> str:
+    return f"aicrun logs {found.report.run} --step upload"
 
 
 @click.command("delete", epilog="Example: aicrun delete sft-old")

@@ -165,9 +165,10 @@ class AgentBackend:
         answer = self._call("supervise", job_id=job_id, supervision=supervision, limits=limits, by=by, **rule)
         return self._report(answer)
 
-    def upload(self, job_id: str, by: str, secrets: Mapping[str, Any] | None = None) -> JobReport:
-        """Upload the checkpoints of an ended job again."""
-        more = {"secrets": dict(secrets)} if secrets else {}
+    def upload(self, job_id: str, by: str, secrets: Mapping[str, Any] | None = None, checkpoint: str = "") -> JobReport:
+        """Upload the checkpoints of an ended job again, or just one of them."""
+        more: dict[str, Any] = {"secrets": dict(secrets)} if secrets else {}
+        more.update({"checkpoint": checkpoint} if checkpoint else {})
         return self._report(self._call("upload", job_id=job_id, by=by, **more))
 
     def delete(self, job_id: str, by: str) -> JobReport:

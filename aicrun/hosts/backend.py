@@ -278,8 +278,8 @@ class Backend(Protocol):
         """Change supervision fields in place, delivered to a live keeper; without `retry` that rule stays."""
         ...
 
-    def upload(self, job_id: str, by: str, secrets: Mapping[str, Any] | None = None) -> JobReport:
-        """Upload the checkpoints of an ended job again; returns when the upload runs. `secrets` as for `reserve`."""
+    def upload(self, job_id: str, by: str, secrets: Mapping[str, Any] | None = None, checkpoint: str = "") -> JobReport:
+        """Upload the checkpoints of an ended job again, or just one; returns when it runs. `secrets` as for `reserve`."""
         ...
 
     def delete(self, job_id: str, by: str) -> JobReport:

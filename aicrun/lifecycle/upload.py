@@ -9,8 +9,10 @@ from aicrun.lifecycle.session import Session
 from aicrun.plan.secret_sources import secret_sources
 
 
-def upload(session: Session, found: Found, tell: Tell) -> Found:
+def upload(session: Session, found: Found, tell: Tell, checkpoint: str = "") -> Found:
     """The job after its upload ended; whether it was verified stands in `report.upload`.
+
+    With the name of a `checkpoint` just that one is uploaded; whether it was is told by the list of checkpoints.
 
     Raises `HostRefused` (`not_finished`, `nothing_to_upload`) when there is nothing that may be uploaded, `UsageError`
     when a secret's value is missing.
@@ -20,5 +22,5 @@ def upload(session: Session, found: Found, tell: Tell) -> Found:
     # The machine let go of the values when the job ended; the upload sees no other step's.
     needed = tuple(one for one in sources if one.step in ("", "upload"))
     secrets = session.secrets.given(report.run, needed)
-    report = session.backend(found.machine).upload(report.job_id, session.by, secrets)
+    report = session.backend(found.machine).upload(report.job_id, session.by, secrets, checkpoint)
     return Found(found.machine, until_ended(Watch(session, found.machine, report.run, tell, 60.0), report))

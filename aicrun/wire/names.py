@@ -51,6 +51,8 @@ REFUSED = "refused.json"
 SECRETS = "secrets.json"
 HIDDEN_NAMES = "hidden-names.json"
 ORDER = "order.json"
+UPLOAD_LOCK = "upload.lock"
+UPLOAD_ONLY = "upload-only.json"
 
 # Below the state root.
 AGENTS = "agents"

@@ -144,3 +144,29 @@ def test_what_lay_in_the_folder_before_is_told_apart_and_not_fetched(project: Pr
     assert done.returncode == 3 and "checkpoint-1 is none of quick's: it was there before" in flat(done)
     assert project.run("fetch", "quick").returncode == 0
     assert (project.folder / "checkpoint-2").exists() and not (project.folder / "checkpoint-1").exists()
+
+
+def test_one_checkpoint_is_uploaded_by_its_name_and_no_other(project: Project) -> None:
+    saves = 'for one in 1 2; do mkdir "$AICRUN_CHECKPOINT_DIR/checkpoint-$one"; '
+    saves += 'echo $one >"$AICRUN_CHECKPOINT_DIR/checkpoint-$one/model.bin"; done; exit 3'
+    project.write(f"'{saves}'", more="checkpoints: {upload: {to: 'file:~/kept/'}}\n")
+    assert project.apply("--follow").returncode == 10
+    shown = flat(project.run("checkpoints", "quick"))
+    assert "upload one aicrun upload quick checkpoint-" in shown
+    done = project.run("upload", "quick", "checkpoint-1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "checkpoint-1 of quick, 2 B, is uploaded and verified at file:" in flat(done)
+    kept = project.person.home / "kept"
+    assert sorted(path.name for path in kept.rglob("*") if path.is_file()) == ["aicrun-manifest.json", "model.bin"]
+    assert next(kept.rglob("model.bin")).read_text() == "1\n"
+    found = project.json("inspect", "quick")
+    assert (found["status"], found["reason"]) == ("failed", "exit_code")
+    told = json.loads(project.run("checkpoints", "quick", "--json").stdout)["checkpoints"]
+    assert {one["name"]: "uploaded_age_s" in one for one in told} == {"checkpoint-1": True, "checkpoint-2": False}
+    # Once more sends nothing, and one that is not there is told.
+    assert project.run("upload", "quick", "checkpoint-1").returncode == 0
+    assert project.run("upload", "quick", "checkpoint-7").returncode == 3
+    # The rest goes as ever, and the manifest names both.
+    assert project.run("upload", "quick").returncode == 0
+    manifest = json.loads(next(kept.rglob("aicrun-manifest.json")).read_text())
+    assert [file["path"] for file in manifest["files"]] == ["checkpoint-1/model.bin", "checkpoint-2/model.bin"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from aicrun import api
 from aicrun.cli.screen import Screen, styled
 from aicrun.plan.words import cells, counted, cut, duration, harmless, size, some
@@ -68,8 +70,13 @@ def _room(found: api.Found, seen: api.Checkpointed) -> list[str]:
 
 
 def _ways(found: api.Found, seen: api.Checkpointed) -> list[str]:
-    whole = [one for one in seen.checkpoints if one.complete in ("yes", "settled")]
-    return [f"  fetch the newest  aicrun fetch {found.report.run}"] if whole else []
+    run, whole = found.report.run, [one for one in seen.checkpoints if one.complete in ("yes", "settled")]
+    shown = [f"  fetch the newest  aicrun fetch {run}"] if whole else []
+    missing = [one for one in whole if one.uploaded_age_s is None]
+    if seen.destination and missing and found.standing.status.terminal:
+        name = "latest" if missing[0].name == "." else shlex.quote(harmless(missing[0].name))
+        shown.append(f"  upload one        aicrun upload {run} {name}")
+    return shown
 
 
 def _table(screen: Screen, columns: list[_Column], rows: tuple[api.Checkpoint, ...]) -> list[str]:
