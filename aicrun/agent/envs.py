@@ -17,7 +17,7 @@ from aicrun.agent.records import Unreadable, read_json, read_record, write_recor
 from aicrun.agent.refused import Refused
 from aicrun.agent.tree import lay_out
 from aicrun.wire import names
-from aicrun.wire.jobs import SCHEMA, JobRequest
+from aicrun.wire.jobs import SCHEMA, JobRequest, Upload
 from aicrun.wire.status import SETUP_CODES
 
 # A data set may have millions of files on a slow disk; the run must not wait for a number.
@@ -104,9 +104,11 @@ def _brought(home: Home, request: JobRequest, shop: build.Workshop) -> Dict[str,
 def _probe(request: JobRequest, job_folder: str, shop: build.Workshop) -> None:
     """Try the upload target with what the upload itself will find; the time is not that of the setup."""
     upload = request.upload
+    if upload is not None and upload.scheme == "file" and upload.probe:
+        _try_folder(request, upload, shop)
     if upload is None or not probes_upload(request):
         return
-    # Imported here: most jobs upload to a folder, or nowhere.
+    # Imported here: few jobs upload by a tool.
     from aicrun.agent import upload_probe
 
     began = time.monotonic()
@@ -114,6 +116,20 @@ def _probe(request: JobRequest, job_folder: str, shop: build.Workshop) -> None:
     env.update({name: os.environ[name] for name in OWN_VARIABLES if name in os.environ})
     upload_probe.probe(request, upload, job_folder, env)
     shop.ends += time.monotonic() - began
+
+
+def _try_folder(request: JobRequest, upload: Upload, shop: build.Workshop) -> None:
+    # Imported here: most jobs upload elsewhere, or nowhere.
+    from aicrun.agent.targets import CannotUpload, target
+
+    cannot = "the upload target %s cannot be used: " % upload.destination
+    try:
+        target(upload, request.job_id, os.environ.get("HOME", "/")).try_out(request.checkpoints)
+    except CannotUpload as error:
+        raise build.SetupFailed(cannot + str(error)) from error
+    except OSError as error:
+        raise build.SetupFailed(cannot + "%s: %s" % (error.filename or "it", error.strerror)) from error
+    shop.say("the upload target %s can be written to" % upload.destination)
 
 
 def _try(path: str, shop: build.Workshop) -> None:

@@ -58,7 +58,7 @@ class Target(Protocol):
         """
 
 
-def target(upload: Upload, job_id: str, home_folder: str) -> Target:
+def target(upload: Upload, job_id: str, home_folder: str) -> "FolderTarget":
     """The folder of `upload`; raises `CannotUpload` for schemes that are not supported yet."""
     if upload.scheme != "file":
         raise CannotUpload("%s: is not supported yet" % upload.scheme)
@@ -80,15 +80,24 @@ class FolderTarget:
         self.folder = folder
         self._suffix = ".aicrun-%s.tmp" % job_id
 
+    def try_out(self, source: str) -> None:
+        """Make the folder, write one small file there and remove it; raises `CannotUpload` or `OSError`."""
+        self._make(source)
+        path = self._temporary(os.path.join(self.folder, "probe"))
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as stream:
+                stream.write(b"aicrun\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+        finally:
+            _gone(path)
+
     def begin(self, source: str, keeps: bool = False) -> None:
         """Make the folder; raises `CannotUpload` when source and target lie in each other.
 
         An older manifest goes first, unless it `keeps` true: from now on the folder is not what it says.
         """
-        here, there = os.path.realpath(source), os.path.realpath(self.folder)
-        if (here + "/").startswith(there + "/") or (there + "/").startswith(here + "/"):
-            raise CannotUpload("the target %s and the checkpoint folder %s lie in each other" % (self.folder, source))
-        os.makedirs(self.folder, exist_ok=True)
+        self._make(source)
         if not keeps:
             _gone(os.path.join(self.folder, MANIFEST))
 
@@ -134,6 +143,12 @@ class FolderTarget:
             elif digest != item.sha256:
                 found.append("%s: its SHA-256 differs" % printable(item.path))
         return tuple(found)
+
+    def _make(self, source: str) -> None:
+        here, there = os.path.realpath(source), os.path.realpath(self.folder)
+        if (here + "/").startswith(there + "/") or (there + "/").startswith(here + "/"):
+            raise CannotUpload("the target %s and the checkpoint folder %s lie in each other" % (self.folder, source))
+        os.makedirs(self.folder, exist_ok=True)
 
     def _there(self, output: Output) -> Optional[Sent]:
         """The file as it lies there, where it is the same; None when it is to be copied."""

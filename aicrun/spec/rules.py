@@ -201,10 +201,6 @@ def _tool(root: Node, scheme: str, tools: tuple[str, ...]) -> Iterator[Finding]:
         if option is not None and scheme != "s3":
             message = f'"{key}" belongs to s3:// targets'
             yield Finding("AIC-E127", message, range_of(option), (*above, key), helps=("remove the line",))
-    probe = root.at(*above, "probe")
-    if probe is not None and scheme == "file":
-        message = '"probe" belongs to targets that a tool writes to; a folder is not tried before the training'
-        yield Finding("AIC-E127", message, range_of(probe), (*above, "probe"), helps=("remove the line",))
     help_ = "secrets: [{AWS_ACCESS_KEY_ID: {for: upload}}, {AWS_SECRET_ACCESS_KEY: {for: upload}}]"
     yield from account_findings(root, (*above, "endpoint"), "AIC-E127", help_)
 

@@ -44,8 +44,8 @@ def started(backend: AgentBackend, request: JobRequest) -> JobReport:
     return reserved.report
 
 
-def to(share: Path) -> Upload:
-    return Upload(f"file:{share}", "file", f"file:{share}")
+def to(share: Path, *, probe: bool = True) -> Upload:
+    return Upload(f"file:{share}", "file", f"file:{share}", probe=probe)
 
 
 def refusal(token: str) -> pytest.RaisesExc[HostRefused]:
@@ -258,7 +258,7 @@ def test_an_upload_is_part_of_success(backend: AgentBackend, account: Account) -
 def test_a_failed_upload_is_repeated_without_the_training(backend: AgentBackend, account: Account) -> None:
     share = account.home / "share"
     share.write_text("a file in the way")
-    request = account.request(command=("echo w >> $AICRUN_CHECKPOINT_DIR/w.bin",), upload=to(share / "x"))
+    request = account.request(command=("echo w >> $AICRUN_CHECKPOINT_DIR/w.bin",), upload=to(share / "x", probe=False))
     started(backend, request)
     standing = status_of(ended(backend, request.job_id))
     assert (standing.status, standing.reason) == (Status.FAILED, "upload_failed")

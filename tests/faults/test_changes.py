@@ -18,10 +18,10 @@ from aicrun.wire.jobs import JobReport, Limits, Upload
 from aicrun.wire.status import Status, status_of
 
 
-def uploading(rig: Rig, run: str, command: str, **fields: Any) -> str:
+def uploading(rig: Rig, run: str, command: str, probe: bool = True, **fields: Any) -> str:
     """A job whose checkpoints go to a folder of the home."""
     target = rig.home / "target" / run
-    upload = Upload(to=f"file:{target}", scheme="file", destination=str(target))
+    upload = Upload(to=f"file:{target}", scheme="file", destination=str(target), probe=probe)
     checkpoints = rig.home / "work" / run / "checkpoints"
     full = f'mkdir -p "{checkpoints}" && echo weights > "{checkpoints}/model.bin" && {command}'
     return rig.start(run, full, checkpoints=str(checkpoints), upload=upload, **fields)
@@ -38,13 +38,23 @@ def test_an_upload_is_the_runs_own_last_step(rig: Rig) -> None:
         rig.call("upload", job_id=job, by="ana")
     failed = uploading(rig, "fail-run", "exit 3")
     assert status_of(rig.ended(failed)).code == 3
-    assert not (rig.home / "target/fail-run").exists()
+    assert not list((rig.home / "target/fail-run").iterdir())
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_anything_trains(rig: Rig) -> None:
+    (rig.home / "target").mkdir()
+    (rig.home / "target/tried-run").write_text("a file stands where the folder should be")
+    job = uploading(rig, "tried-run", "echo trained >> count")
+    standing = status_of(rig.ended(job))
+    assert (standing.status, standing.reason) == (Status.FAILED, "setup_failed")
+    assert f"the upload target {rig.home}/target/tried-run cannot be used: ".encode() in rig.log(job, "setup")
+    assert not (rig.home / "work/tried-run/count").exists()
 
 
 def test_what_failed_to_upload_is_uploaded_again_and_the_training_is_not_repeated(rig: Rig) -> None:
     (rig.home / "target").mkdir()
     (rig.home / "target/again-run").write_text("a file stands where the folder should be")
-    job = uploading(rig, "again-run", "echo trained >> count")
+    job = uploading(rig, "again-run", "echo trained >> count", probe=False)
     standing = status_of(rig.ended(job))
     assert (standing.status, standing.reason) == (Status.FAILED, "upload_failed")
     rig.call("upload", job_id=job, by="ana@laptop")

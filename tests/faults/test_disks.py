@@ -181,11 +181,10 @@ def test_an_upload_on_a_full_disk_tells_why_it_failed_and_can_be_done_again(
 ) -> None:
     checkpoints, target = rig.home / "work/up-run/checkpoints", rig.home / "target"
     checkpoints.mkdir(parents=True)
-    if kept:
-        (checkpoints / "model.bin").write_text("weights")
     upload = Upload(to=f"file:{target}", scheme="file", destination=str(target))
+    saves = f"echo weights >{checkpoints}/model.bin; " if kept else ""
     wait = "while [ ! -e go ]; do sleep 0.05; done"
-    job = rig.start("up-run", wait, checkpoints=str(checkpoints), upload=upload)
+    job = rig.start("up-run", saves + wait, checkpoints=str(checkpoints), upload=upload)
     rig.running(job)
     until(lambda: rig.standing(job).phase == "training")
     filler = fill(small_disk)

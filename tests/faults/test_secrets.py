@@ -304,15 +304,14 @@ def test_the_values_last_as_long_as_attempts_follow(rig: Rig) -> None:
 def test_an_upload_again_gets_them_again_and_keeps_none(rig: Rig) -> None:
     checkpoints = rig.home / "checkpoints"
     checkpoints.mkdir()
-    (checkpoints / "model").write_bytes(b"x")
     share = rig.home / "share"
     share.write_text("in the way")
     job = rig.start(
         "again-run",
-        "true",
+        f"echo x >{checkpoints}/model",
         secrets={"A": TOKEN},
         checkpoints=str(checkpoints),
-        upload=Upload(f"file:{share}", "file", f"file:{share}"),
+        upload=Upload(f"file:{share}", "file", f"file:{share}", probe=False),
     )
     assert status_of(rig.ended(job)).reason == "upload_failed"
     until(lambda: not lives(rig.keeper(job)))

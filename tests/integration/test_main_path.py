@@ -163,7 +163,7 @@ def test_a_killed_command_is_a_signal_and_a_killed_tree_is_unknown(project: Proj
 def test_a_failed_upload_is_done_again_without_training_again(project: Project, how: tuple[str, ...]) -> None:
     blocked = project.person.home / "kept"
     blocked.write_text("a file where a folder should be")
-    project.write()
+    project.write(more="checkpoints: {upload: {to: 'file:~/kept/', probe: false}}\n")
     done = project.apply("--follow")
     assert done.returncode == 10, done.stdout + done.stderr
     assert "failed(upload_failed)" in done.stdout

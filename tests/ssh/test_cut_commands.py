@@ -81,7 +81,7 @@ def an_upload_is_asked_for_once_and_found_again(trapped: Trapped, command: str, 
     # A file where the folder shall be: the first upload fails, and there is something to do again.
     target = trapped.home / f"to-{run}"
     target.touch()
-    more = f"checkpoints: {{upload: {{to: 'file:~/{target.name}/'}}}}\n"
+    more = f"checkpoints: {{upload: {{to: 'file:~/{target.name}/', probe: false}}}}\n"
     trapped.write(run, command="sh -c 'echo kept > $AICRUN_CHECKPOINT_DIR/model'", more=more)
     done = trapped.project.run("apply", "run.yaml", "--follow", "--yes", timeout_s=BOUND_S)
     assert done.returncode == 10, said(done)
