@@ -271,5 +271,6 @@ class FromHub:
                     raise ToolFailed("%s came otherwise than listed" % looked.faults[0], passing=True)
 
     def _hub(self, path: str) -> Hf:
-        address = "/".join(part for part in (self._back.address.rstrip("/"), path) if part)
-        return Hf(Fetch("", "", "", "", "hf", address), self._path)
+        top, _, revision = self._back.address.partition("@")
+        address = "/".join(part for part in (top.rstrip("/"), path) if part)
+        return Hf(Fetch("", "", "", "", "hf", address, revision=revision), self._path)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from ssh_rig import SSHD, Sshd
+from support import until
 
 from aicrun.agent import remote_targets, upload_probe
 from aicrun.agent.build import SetupFailed
@@ -41,8 +43,14 @@ os._exit(255 if child.wait() else 0)
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     there = Sshd(tmp_path_factory.mktemp("there")).start()
-    there.write_client("nas")
-    yield there
+    plain = there.write_client("nas").read_text()
+    # One connection that is open already, as an account may have it: what uploads use it, and begin at once.
+    (there.folder / "shared_config").write_text(f"{plain}  ControlPath {there.folder}/open\n")
+    shared = [str(SSH), "-F", str(there.folder / "shared_config"), "-M", "-N", "nas"]
+    with subprocess.Popen(shared, stdin=subprocess.DEVNULL) as master:
+        until((there.folder / "open").exists)
+        yield there
+        master.kill()
     there.close()
 
 
@@ -73,9 +81,10 @@ class Far:
 @pytest.fixture
 def far(daemon: Sshd, account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Far:
     monkeypatch.setenv("PATH", f"{account}/.local/bin:/usr/bin:/bin")
-    monkeypatch.setenv("CONFIG", str(daemon.folder / "ssh_config"))
+    monkeypatch.setenv("CONFIG", str(daemon.folder / "shared_config"))
     monkeypatch.setattr(remote_targets, "PAUSES_S", (0.01,))
-    monkeypatch.setattr(upload_probe, "PAUSES_S", ())
+    # Under load it happens that rsync ends before the far side's words are here: then it is tried again.
+    monkeypatch.setattr(upload_probe, "PAUSES_S", (0.01,) * 3)
     return Far(daemon, account, tmp_path / "kept")
 
 
@@ -178,7 +187,7 @@ def test_a_transfer_that_is_cut_goes_on_where_it_was(
     partial = far.folder / "step-10/.aicrun-partial/model"
     held = partial.stat().st_size
     assert 0 < held < SIZE and not (far.folder / "aicrun-manifest.json").exists()
-    far.script("ssh", f'exec {SSH} -F {config} "$@"')
+    far.script("ssh", f'exec {SSH} -F "$CONFIG" "$@"')
     capfd.readouterr()
     assert far.sent(job()).verified
     said = capfd.readouterr().out
