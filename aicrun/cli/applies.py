@@ -56,11 +56,11 @@ def apply_command(screen: Screen, /, files: tuple[str, ...], yes: bool, machines
     how = How(follow, no_wait, yes, wanted.verbose, fetch)
     if any(api.is_saved_plan(path) for path in paths):
         return _apply_saved(screen, paths, machines, wanted, how)
-    loaded = wanted.load(screen, paths)
+    loaded = wanted.load(screen, paths, machines)
     with open_session(screen, machines, folder_of(paths)) as (session, warnings):
         screen.err([*as_lines(warnings), ""] if warnings else [])
         api.settle(session, loaded.specs)
-        planned = api.plan(session, loaded.specs, wanted.options, wanted.excepted)
+        planned = api.plan(session, loaded.specs, wanted.options(paths), wanted.excepted)
         planned = api.decided(session, planned, Story(screen).tell)
         screen.err([session.ledger.remark] if session.ledger.remark else [])
         return Applying(screen, session, how).run(planned)
@@ -68,7 +68,8 @@ def apply_command(screen: Screen, /, files: tuple[str, ...], yes: bool, machines
 
 def _apply_saved(screen: Screen, paths: tuple[str, ...], machines: str, wanted: Wishes, how: How) -> int:
     if len(paths) > 1 or wanted != Wishes(verbose=wanted.verbose):
-        ways = (Way("apply it alone", f"aicrun apply {shlex.quote(paths[0])}"),)
+        plan = next(path for path in paths if api.is_saved_plan(path))
+        ways = (Way("apply it alone", f"aicrun apply {shlex.quote(plan)}"),)
         raise UsageError("AIC-E006", "a saved plan is applied alone and exactly as it was reviewed", ways=ways)
     saved = api.read_saved(paths[0])
     folder = saved.runs[0].spec.folder if saved.runs else "."

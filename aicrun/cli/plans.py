@@ -35,14 +35,23 @@ class Wishes:
     strict: bool = False
     verbose: bool = False
 
-    @property
-    def options(self) -> api.Options:
+    def options(self, files: Sequence[str]) -> api.Options:
         """What the plan needs to know of them."""
         if self.again and self.fresh:
             raise UsageError("AIC-E006", "--again and --fresh contradict each other: resume, or from nothing")
-        return api.Options(self.again, self.fresh, self.replace, self.forget, self.use_kept)
+        choice = (*(("--only", run) for run in self.only), *(("--skip", run) for run in self.skip))
+        return api.Options(
+            self.again, self.fresh, self.replace, self.forget, self.use_kept, files=tuple(files), choice=choice
+        )
 
-    def load(self, screen: Screen, files: Sequence[str]) -> api.Loaded:
+    def said(self, machines: str) -> tuple[tuple[str, ...], ...]:
+        """The options that a command to type next must say again; `--set`, `--only` and `--skip` are kept apart."""
+        flags = ("again", "fresh", "replace", "forget", "use_kept", "strict")
+        told = tuple((f"--{flag.replace('_', '-')}",) for flag in flags if getattr(self, flag))
+        told += tuple(("--except", machine) for machine in self.excepted)
+        return (*told, ("--machines", machines)) if machines else told
+
+    def load(self, screen: Screen, files: Sequence[str], machines: str) -> api.Loaded:
         """The runs that are meant, warnings told on stderr."""
         loaded = api.load(files, self.overrides, self.strict)
         names = [spec.name for spec in loaded.specs]
@@ -53,7 +62,7 @@ class Wishes:
         if not kept:
             raise UsageError("AIC-E003", "no run is left to plan", facts=(("runs", ", ".join(names)),))
         screen.err([*as_lines(loaded.warnings), ""] if loaded.warnings else [])
-        return replace(loaded, specs=kept)
+        return replace(loaded, specs=tuple(replace(spec, said=self.said(machines)) for spec in kept))
 
 
 def code_of(plan: api.Plan, applying: bool) -> Exit:
@@ -88,10 +97,10 @@ def plan_command(
     if out and offline:
         raise UsageError("AIC-E006", "an --offline plan cannot be applied, so that -o does not save it")
     paths = files or ("run.yaml",)
-    loaded = wanted.load(screen, paths)
+    loaded = wanted.load(screen, paths, machines)
     with open_session(screen, machines, folder_of(paths)) as (session, warnings):
         screen.err([*as_lines(warnings), ""] if warnings else [])
-        planned = api.plan(session, loaded.specs, wanted.options, wanted.excepted, offline)
+        planned = api.plan(session, loaded.specs, wanted.options(paths), wanted.excepted, offline)
     code = code_of(planned.plan, applying=False)
     if out and code is Exit.DONE:
         api.save(planned, out)

@@ -23,6 +23,7 @@ from aicrun.lifecycle.source_diff import diff_of
 from aicrun.lifecycle.start import Start, Started, start
 from aicrun.lifecycle.stop import until_stopped
 from aicrun.lifecycle.upload import upload
+from aicrun.plan.commands import typed, typed_for_all
 from aicrun.plan.draft import limits as limits_of
 from aicrun.plan.draft import retry as retry_of
 from aicrun.plan.model import Plan, RunPlan, Sign
@@ -75,7 +76,7 @@ def carry_out(session: Session, plan: Plan, snapshots: Mapping[str, Snapshot], t
         raise PlanRefused("AIC-E630", "the plan refuses a run; nothing was changed")
     if plan.fleet.offline:
         # Nobody was asked whether a copy is there, so that nobody would be asked before the start either.
-        ways = (Way("plan with what is there now", "aicrun plan run.yaml"),)
+        ways = (Way("plan with what is there now", typed_for_all("plan", plan)),)
         raise PlanRefused("AIC-E632", "an offline plan asked no machine and cannot be applied", ways=ways)
     rank = secrets.token_hex(8)
     # All values before the first start: a run whose secret is missing must not leave half of the plan done.
@@ -133,7 +134,7 @@ def _outcome(item: RunPlan, started: Started) -> Outcome:
             f"{item.run} was started with another spec meanwhile, on {started.machine}",
             token="busy",
             facts=(("started by", f"{started.report.client.user} from {started.report.client.host}"),),
-            ways=(Way("see the difference", f"aicrun plan {item.spec.file or 'run.yaml'}"),),
+            ways=(Way("see the difference", typed("plan", item.spec)),),
         )
     return Outcome(item.run, item.sign, Found(started.machine, started.report), started.adopted)
 

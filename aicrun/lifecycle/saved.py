@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 
 from aicrun.errors import PlanStale, UsageError, Way
+from aicrun.plan.commands import typed_for_all
 from aicrun.plan.model import Fleet, Plan, Wanted
 from aicrun.plan.saved import KIND, Moved, moved
 
@@ -17,14 +19,14 @@ from aicrun.plan.saved import KIND, Moved, moved
 class Stale(PlanStale):
     """A saved plan whose world moved; `moved` has each fact with its value then and now, in the plan's order."""
 
-    def __init__(self, path: str, spec_file: str, facts: tuple[Moved, ...]) -> None:
+    def __init__(self, path: str, saved: Plan, facts: tuple[Moved, ...]) -> None:
         first = facts[0]
         super().__init__(
             "AIC-E602",
             f"{path} is stale: {first.what} moved",
             ways=(
-                Way("review and apply that", f"aicrun plan {spec_file or 'run.yaml'} -o {path}"),
-                Way("see the old one", f"aicrun show {path}"),
+                Way("review and apply that", typed_for_all("plan", saved, "-o", path)),
+                Way("see the old one", f"aicrun show {shlex.quote(path)}"),
             ),
         )
         self.path = path
@@ -89,4 +91,4 @@ def check_moved(saved: Plan, now: Fleet, wanted: tuple[Wanted, ...], path: str) 
     """Return when nothing moved; raises `Stale` otherwise."""
     facts = moved(saved, now, wanted)
     if facts:
-        raise Stale(path, saved.runs[0].spec.file if saved.runs else "", facts)
+        raise Stale(path, saved, facts)

@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
+from aicrun.plan.model import Plan
 from aicrun.spec.model import RunSpec
+
+_CONTRARY = {"--again": "--fresh", "--fresh": "--again"}
+_CHOICE = ("--only", "--skip")
 
 
 def typed(verb: str, spec: RunSpec, *extra: str) -> str:
-    """`aicrun VERB FILE`, with the `--set` arguments that shaped the spec and what the way out adds."""
-    parts = ["aicrun", verb, spec.file or "run.yaml"]
-    for override in spec.overrides:
-        parts += ["--set", override]
-    return " ".join(shlex.quote(part) for part in (*parts, *extra))
+    """`aicrun VERB FILE` with all that the run was asked for with, and what the way out adds to that."""
+    return _whole(verb, (spec.file or "run.yaml",), spec, extra)
+
+
+def typed_for_all(verb: str, plan: Plan, *extra: str) -> str:
+    """As `typed`, for every run of a plan: all its files, and the choice that was made among their runs."""
+    files = plan.options.files or tuple(dict.fromkeys(item.spec.file or "run.yaml" for item in plan.runs))
+    narrower = any(part in _CHOICE for part in extra)
+    choice = () if narrower else tuple(part for pair in plan.options.choice for part in pair)
+    first = plan.runs[0].spec if plan.runs else None
+    return _whole(verb, files or ("run.yaml",), first, (*choice, *extra))
+
+
+def narrowed(plan: Plan, runs: Iterable[str]) -> tuple[str, ...]:
+    """The shorter way to say that only `runs` of the plan are meant, among all the runs of its files."""
+    wanted = tuple(runs)
+    others = tuple(item.run for item in plan.runs if item.run not in wanted)
+    if len(wanted) <= len(others):
+        return tuple(part for run in wanted for part in ("--only", run))
+    choice = tuple(part for pair in plan.options.choice for part in pair)
+    return (*choice, *(part for run in others for part in ("--skip", run)))
 
 
 def of_run(verb: str, run: str, *extra: str) -> str:
     """`aicrun VERB RUN …`."""
     return " ".join(shlex.quote(part) for part in ("aicrun", *verb.split(), run, *extra))
+
+
+def _whole(verb: str, files: tuple[str, ...], spec: RunSpec | None, extra: tuple[str, ...]) -> str:
+    parts = ["aicrun", verb, *files]
+    for override in spec.overrides if spec is not None else ():
+        parts += ["--set", override]
+    given = {*extra, *(_CONTRARY[part] for part in extra if part in _CONTRARY)}
+    # What the way out says itself is not said twice, and not against it.
+    parts += [part for option in (spec.said if spec is not None else ()) if option[0] not in given or len(option) > 1 for part in option]
+    return " ".join(shlex.quote(part) for part in (*parts, *extra))

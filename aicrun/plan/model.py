@@ -131,13 +131,18 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the person said on the command line, beyond the spec."""
+    """What the person said on the command line, beyond the spec.
+
+    `files` are as typed, `choice` the `--only` and `--skip` with their runs: for the commands to type next.
+    """
 
     again: bool = False
     fresh: bool = False
     replace: bool = False
     forget: bool = False
     use_kept: bool = False
+    files: tuple[str, ...] = ()
+    choice: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,8 @@ class RunSpec:
     `execution`, `supervision` and `selector` are the three classes of fields of design section 5, as written
     (unset keys absent, source text of scalars): the digest and every printed difference come from them.
     `inputs` are paths on the machine by name (may hold placeholders), `brought` what is brought there, by name.
-    `overrides` are the `--set` arguments that shaped it, in order. `command` is one text for the shell, or argv
+    `overrides` are the `--set` arguments that shaped it, in order; `said` are the other options it was asked for with,
+    each with its value, so that a command to type next says them again. `command` is one text for the shell, or argv
     when `is_argv`.
     """
 
@@ -234,6 +235,7 @@ class RunSpec:
     inputs: Mapping[str, str] = field(default_factory=dict)
     brought: Mapping[str, InputFrom] = field(default_factory=dict)
     resume: ResumeSpec | None = None
+    said: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

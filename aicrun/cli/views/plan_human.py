@@ -13,6 +13,7 @@ from rich.text import Text
 
 from aicrun.cli.views.plan_page import Page, wrapped
 from aicrun.cli.views.plan_table import Table
+from aicrun.plan.commands import narrowed, typed, typed_for_all
 from aicrun.plan.model import FieldChange, Fleet, Plan, RunPlan, Sign, Way
 from aicrun.plan.source_words import largest_words
 from aicrun.plan.words import ago, cells, count, counted, cut, harmless, joined, key_lines, reach_of_names, way_there
@@ -267,7 +268,7 @@ def _add_closing(page: Page, plan: Plan, verbose: bool) -> None:
     if plan.fleet.offline:
         page.sentence(f"Offline: no machine was asked, this is {_last_seen(plan.fleet)}.", "yellow")
     _add_not_yet(page, plan)
-    more = [Way("every card", f"aicrun plan {plan.runs[0].spec.file or 'run.yaml'} -v")] if folded else []
+    more = [Way("every card", typed("plan", plan.runs[0].spec, "-v"))] if folded else []
     page.ways([*more, *_ways(plan)])
 
 
@@ -292,15 +293,15 @@ def _ways(plan: Plan) -> list[Way]:
         # What cannot be applied is not offered for applying.
         shut = item.apply_refusal is not None or plan.fleet.offline
         return [way for way in item.ways if not shut or not way.command.startswith("aicrun apply ")]
-    file = plan.runs[0].spec.file or "run.yaml"
-    refused = [item.run for item in plan.runs if item.sign is Sign.REFUSE]
-    ways = [Way("why each", f"aicrun plan {file} -v")]
-    if plan.fleet.offline or any(item.apply_refusal is not None for item in plan.runs):
+    able = [item.run for item in plan.runs if item.sign is not Sign.REFUSE and item.apply_refusal is None]
+    offline = ("--offline",) if plan.fleet.offline else ()
+    ways = [Way("why each", typed_for_all("plan", plan, *offline, "-v"))]
+    if plan.fleet.offline or not able:
         return ways
-    if refused and len(refused) < len(plan.runs):
-        ways.append(Way("the rest", " ".join(["aicrun apply", file, *(f"--skip {run}" for run in refused[:4])])))
-    elif not refused:
-        ways.append(Way("do it", f"aicrun apply {file}"))
+    if len(able) < len(plan.runs):
+        ways.append(Way("the rest", typed_for_all("apply", plan, *narrowed(plan, able))))
+    else:
+        ways.append(Way("do it", typed_for_all("apply", plan)))
     return ways
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 from aicrun.cli.screen import styled
 from aicrun.errors import AicrunError, Way
 from aicrun.plan.model import Way as PlanWay
-from aicrun.plan.words import cut, harmless
+from aicrun.plan.words import cells, cut, harmless
 from aicrun.spec.diagnostics import DocumentInvalid
 
 _LABEL = 10
+_MOVED = 22
 
 
 def lines(error: AicrunError) -> list[str]:
@@ -38,10 +40,16 @@ def moved_table(error: AicrunError) -> list[str]:
         return []
     wide = max(24, *(len(fact.what) for fact in moved))
     path = getattr(error, "path", "plan")
-    shown = [f"  {cut(path, wide):<{wide}}  {'then':<22} now"]
+    shown = [f"  {cut(path, wide):<{wide}}  {'then':<{_MOVED}} now"]
     for fact in moved:
-        then, now = (cut(harmless(str(value)), 22) for value in (fact.then, fact.now))
-        shown.append(f"  {fact.what:<{wide}}  {then:<22} {styled('red', now)}")
+        then, now = (harmless(str(value)) for value in (fact.then, fact.now))
+        if max(cells(then), cells(now)) <= _MOVED:
+            shown.append(f"  {fact.what:<{wide}}  {then:<{_MOVED}} {styled('red', now)}")
+            continue
+        # Cut, the two might look alike: what differs may stand at their ends.
+        shown.append(f"  {fact.what}")
+        shown += [f"    {'' if place else 'then':<8}{part}" for place, part in enumerate(wrap(then, 66))]
+        shown += [f"    {'' if place else 'now':<8}{styled('red', part)}" for place, part in enumerate(wrap(now, 66))]
     return shown
 
 
