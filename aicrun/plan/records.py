@@ -41,9 +41,14 @@ def since(found: Found) -> float:
     """Seconds that a living job has been in what it does, or since it ended."""
     job = found.job
     if found.standing.status.terminal:
-        return job.ended_age_s if job.ended_age_s is not None else job.age_s
+        return ended_age_s(job)
     running = [step.age_s for step in job.steps if step.state == "running" and step.age_s is not None]
     return running[-1] if running else job.age_s
+
+
+def ended_age_s(job: JobReport) -> float:
+    """Seconds since the job ended; since it was made where nobody recorded its end."""
+    return job.ended_age_s if job.ended_age_s is not None else job.age_s
 
 
 def attempt_words(job: JobReport) -> str:

@@ -22,7 +22,7 @@ from aicrun.plan.model import Candidate, CardOn, Options, Refusal, Rejection, Ru
 from aicrun.plan.nearest import places_name, tighter
 from aicrun.plan.place import Placement
 from aicrun.plan.placeholders import names_in
-from aicrun.plan.reconcile import Move
+from aicrun.plan.reconcile import Column, Move, Row
 from aicrun.plan.rejected import rejected
 from aicrun.plan.rooms import filled_warnings, room_warnings
 from aicrun.plan.source_words import source_warnings
@@ -210,6 +210,8 @@ def _headline(task: Task, sign: Sign, chosen: tuple[Candidate, ...]) -> str:
         return f"move from the line of {records.where(found)} to {place}"
     if sign is Sign.REPLACE and found is not None:
         return f"stop on {records.where(found)}, then start on {place}"
+    if task.outcome.row is Row.SUCCEEDED and found is not None and task.outcome.column is Column.OTHER:
+        return f"start on {place}; changed since it succeeded {words.ago(records.since(found))}"
     return f"start on {place}"
 
 

@@ -15,12 +15,16 @@ from aicrun.cli.views.plan_page import Page, wrapped
 from aicrun.cli.views.plan_table import Table
 from aicrun.plan.commands import narrowed, typed, typed_for_all
 from aicrun.plan.model import FieldChange, Fleet, Plan, RunPlan, Sign, Way
+from aicrun.plan.records import ended_age_s
 from aicrun.plan.source_words import largest_words
 from aicrun.plan.words import ago, cells, count, counted, cut, harmless, joined, key_lines, reach_of_names, way_there
+from aicrun.wire.jobs import JobReport
+from aicrun.wire.status import status_of
 
 NOTE_LINES = 2
 STEP_VALUES = 15
 CHANGE_VALUES = 24
+CHANGES_MOST = 8
 _NOTHING_FITS = 5
 _CHANGES = (
     ("execution", Sign.REPLACE, "needs a new start"),
@@ -104,8 +108,9 @@ def _add_run(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
     _add_rows(page, item)
     if item.sign is Sign.CHANGE:
         return
-    shows_changes = item.sign is Sign.REFUSE or (item.sign is Sign.REPLACE and verbose)
-    if shows_changes and item.job is not None and item.changes:
+    # A change that is asked for was seen in the refusal before it; a start was not refused, and says so itself.
+    hides_changes = item.sign is Sign.KEEP or (item.sign is Sign.REPLACE and not verbose)
+    if not hides_changes and item.job is not None and item.changes:
         page.blank()
         _add_changes(page, item, verbose)
     if item.verdicts and _shows_table(item, verbose):
@@ -208,6 +213,9 @@ def _add_notes(page: Page, machine: str, fleet: Fleet, verbose: bool) -> None:
 
 
 def _add_changes(page: Page, item: RunPlan, verbose: bool) -> None:
+    if item.job is not None and not _lives(item):
+        _add_changes_since(page, item, item.job, verbose)
+        return
     for kind, sign, heading in _CHANGES:
         changes = [change for change in item.changes if change.kind == kind]
         if item.sign is Sign.CHANGE and kind == "later":
@@ -218,23 +226,35 @@ def _add_changes(page: Page, item: RunPlan, verbose: bool) -> None:
             _add_change(page, sign, change, verbose)
 
 
-def _add_change(page: Page, sign: Sign, change: FieldChange, verbose: bool) -> None:
+def _add_changes_since(page: Page, item: RunPlan, job: JobReport, verbose: bool) -> None:
+    """What differs from a job that has ended: nothing acts on that one any more, and a new start takes all of it."""
+    status = status_of(job).status.value
+    page.add((f"  changed since its last job, {status} {ago(ended_age_s(job))}", ""))
+    most = len(item.changes) if verbose or len(item.changes) <= CHANGES_MOST else CHANGES_MOST - 1
+    for change in item.changes[:most]:
+        _add_change(page, None, change, verbose)
+    if most < len(item.changes):
+        page.add((f"  ({len(item.changes) - most} more: {typed('plan', item.spec, '-v')})", ""))
+
+
+def _add_change(page: Page, sign: Sign | None, change: FieldChange, verbose: bool) -> None:
+    mark = page.sign(sign) if sign is not None else ("  ", "")
     old, new = _value(change.old), _value(change.new)
     head = f"{cut(harmless(change.path), 40, page.mark):<{CHANGE_VALUES - 4}}"
     short = f"{old} -> {new}"
     indent = max(CHANGE_VALUES, cells(head) + 4)
     room = page.width - indent
     if cells(short) <= room:
-        page.add(page.sign(sign), (head + "  ", ""), (short, ""))
+        page.add(mark, (head + "  ", ""), (short, ""))
         return
     if not verbose:
         old, new = _around_difference(old, new, room, page.mark)
     # A whole value is wrapped only with -v; the marks tell the sides apart where colour cannot.
-    for mark, value in (("-", old), ("+", new)):
+    for side, value in (("-", old), ("+", new)):
         for place, line in enumerate(wrapped(value, room, room)):
-            start = page.sign(sign) if mark == "-" and place == 0 else ("  ", "")
-            label = head if mark == "-" and place == 0 else " " * cells(head)
-            page.add(start, (label, ""), (f"{mark if place == 0 else ' '} {line}", ""))
+            start = mark if side == "-" and place == 0 else ("  ", "")
+            label = head if side == "-" and place == 0 else " " * cells(head)
+            page.add(start, (label, ""), (f"{side if place == 0 else ' '} {line}", ""))
 
 
 def _around_difference(old: str, new: str, room: int, mark: str) -> tuple[str, str]:
