@@ -283,12 +283,12 @@ def watch(session: Session, found: Found, tell: Tell = silently, give_up_s: floa
 
 def until_started(session: Session, found: Found, tell: Tell = silently) -> Found:
     """The job once it started, waits in line, or ended."""
-    return Found(found.machine, _follow.until_started(watch(session, found, tell, 60.0), found.report))
+    return found.as_it_is(_follow.until_started(watch(session, found, tell, 60.0), found.report))
 
 
 def follow(session: Session, found: Found, tell: Tell = silently, offset: int | None = 0) -> Found:
     """The ended job, its log told on the way from `offset` on (None: from its last lines)."""
-    return Found(found.machine, _follow.to_the_end(watch(session, found, tell), found.report, offset))
+    return found.as_it_is(_follow.to_the_end(watch(session, found, tell), found.report, offset))
 
 
 def follow_log(session: Session, found: Found, part: LogSlice, tell: Tell, onward: bool = False) -> None:
@@ -302,7 +302,7 @@ def follow_log(session: Session, found: Found, part: LogSlice, tell: Tell, onwar
 
 def wait(session: Session, found: Found, timeout_s: float | None = None) -> Found:
     """The job once its status stays, or as it is when `timeout_s` passed."""
-    return Found(found.machine, _follow.wait(watch(session, found), found.report, timeout_s))
+    return found.as_it_is(_follow.wait(watch(session, found), found.report, timeout_s))
 
 
 def ending(session: Session, found: Found) -> Ending:
@@ -354,7 +354,7 @@ def settled(found: Found) -> bool:
 
 def forget(session: Session, found: Found) -> Found:
     """A person says that an unknown job does not count any more."""
-    return Found(found.machine, session.backend(found.machine).forget(found.report.job_id, session.by))
+    return found.as_it_is(session.backend(found.machine).forget(found.report.job_id, session.by))
 
 
 def machines(session: Session, only: str = "") -> Fleet:

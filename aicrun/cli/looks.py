@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -41,7 +42,7 @@ def list_command(screen: Screen, everything: bool, statuses: tuple[str, ...], ma
     wanted = tuple(_status(text) for text in statuses)
     with open_session(screen, machines) as (session, _):
         listing = api.jobs(session, wanted, everything)
-    screen.out(list_lines(screen, listing, everything))
+    screen.out(list_lines(screen, listing, everything, wanted))
     if screen.json:
         screen.document(
             "list",
@@ -57,7 +58,8 @@ def list_command(screen: Screen, everything: bool, statuses: tuple[str, ...], ma
 def _status(text: str) -> str:
     plain = text.strip().lower().replace("-", " ").replace("_", " ")
     if plain not in api.STATUSES:
-        raise UsageError("AIC-E006", f"there is no status {text}", facts=(("statuses", ", ".join(api.STATUSES)),))
+        facts = (("statuses", "\n".join(wrap(", ".join(api.STATUSES), 66))),)
+        raise UsageError("AIC-E006", f"there is no status {text}", facts=facts)
     return plain
 
 
@@ -197,7 +199,7 @@ def _check_attempt(found: api.Found, step: str, attempt: int) -> None:
         raise UsageError(
             "AIC-E006",
             f"{run} is at attempt {newest}: there is no attempt {attempt} yet",
-            ways=(Way("its newest", f"aicrun logs {run} --step {step}"),),
+            ways=(Way("its newest", f"aicrun logs {found.called} --step {step}"),),
         )
 
 

@@ -47,6 +47,7 @@ class Wishes:
     def said(self, machines: str) -> tuple[tuple[str, ...], ...]:
         """The options that a command to type next must say again; `--set`, `--only` and `--skip` are kept apart."""
         flags = ("again", "fresh", "replace", "forget", "use_kept", "strict")
+        told: tuple[tuple[str, ...], ...]
         told = tuple((f"--{flag.replace('_', '-')}",) for flag in flags if getattr(self, flag))
         told += tuple(("--except", machine) for machine in self.excepted)
         return (*told, ("--machines", machines)) if machines else told

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import IO, Any
 
 from aicrun.errors import AicrunError, Way
@@ -113,6 +114,11 @@ class Screen:
     def bar(self) -> str:
         """What stands before text of a host."""
         return "| " if self.ascii else "│ "
+
+    def prose(self, text: str, indent: int = 0) -> list[str]:
+        """`text` in lines of at most 80 columns, those after the first `indent` deep; words stay whole."""
+        columns = min(self.width, PROSE_COLUMNS)
+        return wrap(text, columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
     def out(self, lines: Iterable[str]) -> None:
         """Lines of the result, on stdout; nothing with `--json`, where one document is all of it."""

@@ -244,4 +244,4 @@ def _change(session: Session, item: RunPlan, found: Found, tell: Tell) -> Found:
     supervision = dict(item.spec.supervision)
     report = session.backend(found.machine).supervise(found.report.job_id, supervision, limits, session.by, retry)
     tell(StepDone(item.run, "change", f"{found.machine} delivered it to the keeper", time.monotonic() - began))
-    return Found(found.machine, report)
+    return found.as_it_is(report)

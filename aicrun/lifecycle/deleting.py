@@ -37,7 +37,7 @@ def delete(session: Session, found: Found) -> Found:
     """Remove the records and logs of an ended job; never its checkpoints or its workspace."""
     gone = session.backend(found.machine).delete(found.report.job_id, session.by)
     session.ledger.drop(found.report.job_id)
-    return Found(found.machine, gone)
+    return found.as_it_is(gone)
 
 
 def doomed(session: Session, found: Found) -> Doomed:

@@ -80,7 +80,7 @@ def _with_history(session: Session, found: Found) -> Found:
     if found.report.events or not found.report.cards:
         return found
     try:
-        return Found(found.machine, session.backend(found.machine).job(found.report.job_id))
+        return found.as_it_is(session.backend(found.machine).job(found.report.job_id))
     except AicrunError:
         return found
 

@@ -40,7 +40,7 @@ def meant_checkpoint(found: Found, seen: Checkpointed, wanted: str) -> Chosen:
     (AIC-E024) when there is none, (AIC-E025) for one that is not whole.
     """
     run, whole = found.report.run, [one for one in seen.checkpoints if one.complete in (wire.YES, wire.SETTLED)]
-    look = Way("see what there is", f"aicrun checkpoints {run}")
+    look = Way("see what there is", f"aicrun checkpoints {found.called}")
     if wanted == LATEST:
         if not whole:
             what = "no checkpoint of it is whole yet" if seen.checkpoints else "it has saved no checkpoint"

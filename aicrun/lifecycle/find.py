@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aicrun.errors import HostRefused, HostUnreachable, UsageError, Way
 from aicrun.hosts.backend import Backend
@@ -19,10 +19,20 @@ from aicrun.wire.status import Standing, status_of
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A job and the machine that answers for it."""
+    """A job and the machine that answers for it; `key` is what a person typed for it, empty for one that was listed."""
 
     machine: str
     report: JobReport
+    key: str = ""
+
+    @property
+    def called(self) -> str:
+        """What a command to type next calls it: as the person did, since its name alone may mean a newer job."""
+        return self.key or self.report.run
+
+    def as_it_is(self, report: JobReport) -> Found:
+        """The same job, as a newer report tells it."""
+        return replace(self, report=report)
 
     @property
     def standing(self) -> Standing:
@@ -63,9 +73,8 @@ def find(session: Session, key: str) -> Found:
     name, _, machine = key.partition("@")
     asked = (session.machine(machine),) if machine else session.asked()
     heard = ask_all(session, asked, lambda backend, _: backend.job(name))
-    found = {
-        item.answer.job_id: Found(item.machine.name, item.answer) for item in reversed(heard) if item.answer is not None
-    }
+    answers = [(item.machine.name, item.answer) for item in reversed(heard) if item.answer is not None]
+    found = {report.job_id: Found(place, report, key) for place, report in answers}
     not_asked, ask = _down(session, name) if not machine else ((), ())
     for item in heard:
         if item.error is not None and not _says_unknown(item):

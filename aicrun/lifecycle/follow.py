@@ -257,4 +257,4 @@ def _tell_upload(watch: Watch, report: JobReport, seen: bool) -> None:
 
 def look_again(session: Session, found: Found) -> Found:
     """The same job as its host reports it now."""
-    return Found(found.machine, session.backend(found.machine).job(found.report.job_id))
+    return found.as_it_is(session.backend(found.machine).job(found.report.job_id))

@@ -23,7 +23,7 @@ def stop(session: Session, found: Found, grace_s: int | None, tell: Tell) -> Fou
     """
     patience = Patience(session, found.machine, found.report.run, tell, 60.0)
     report = patience.ask(lambda backend: backend.stop(found.report.job_id, session.by, grace_s))
-    return Found(found.machine, until_stopped(patience, report))
+    return found.as_it_is(until_stopped(patience, report))
 
 
 def until_stopped(patience: Patience, report: JobReport) -> JobReport:

@@ -23,4 +23,4 @@ def upload(session: Session, found: Found, tell: Tell, checkpoint: str = "") -> 
     needed = tuple(one for one in sources if one.step in ("", "upload"))
     secrets = session.secrets.given(report.run, needed)
     report = session.backend(found.machine).upload(report.job_id, session.by, secrets, checkpoint)
-    return Found(found.machine, until_ended(Watch(session, found.machine, report.run, tell, 60.0), report))
+    return found.as_it_is(until_ended(Watch(session, found.machine, report.run, tell, 60.0), report))

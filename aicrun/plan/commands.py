@@ -43,9 +43,9 @@ def of_run(verb: str, run: str, *extra: str) -> str:
 
 def _whole(verb: str, files: tuple[str, ...], spec: RunSpec | None, extra: tuple[str, ...]) -> str:
     parts = ["aicrun", verb, *files]
-    for override in spec.overrides if spec is not None else ():
-        parts += ["--set", override]
+    overrides, said = (spec.overrides, spec.said) if spec is not None else ((), ())
+    parts += [part for override in overrides for part in ("--set", override)]
     given = {*extra, *(_CONTRARY[part] for part in extra if part in _CONTRARY)}
     # What the way out says itself is not said twice, and not against it.
-    parts += [part for option in (spec.said if spec is not None else ()) if option[0] not in given or len(option) > 1 for part in option]
+    parts += [part for option in said if option[0] not in given or len(option) > 1 for part in option]
     return " ".join(shlex.quote(part) for part in (*parts, *extra))

@@ -12,7 +12,7 @@ from aicrun.plan.known import Found
 from aicrun.plan.model import CardOn
 from aicrun.plan.nearest import places_name
 from aicrun.wire.jobs import JobReport, JobRequest
-from aicrun.wire.status import Status
+from aicrun.wire.status import Status, status_of
 
 _OF = re.compile(r"(\d{1,12})/(\d{1,12})\Z")
 
@@ -49,6 +49,11 @@ def since(found: Found) -> float:
 def ended_age_s(job: JobReport) -> float:
     """Seconds since the job ended; since it was made where nobody recorded its end."""
     return job.ended_age_s if job.ended_age_s is not None else job.age_s
+
+
+def ended_words(job: JobReport) -> str:
+    """`succeeded 2d ago`, for a job that has ended."""
+    return f"{status_of(job).status.value} {words.ago(ended_age_s(job))}"
 
 
 def attempt_words(job: JobReport) -> str:

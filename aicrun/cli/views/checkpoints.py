@@ -70,7 +70,7 @@ def _room(found: api.Found, seen: api.Checkpointed) -> list[str]:
 
 
 def _ways(found: api.Found, seen: api.Checkpointed) -> list[str]:
-    run, whole = found.report.run, [one for one in seen.checkpoints if one.complete in ("yes", "settled")]
+    run, whole = found.called, [one for one in seen.checkpoints if one.complete in ("yes", "settled")]
     shown = [f"  fetch the newest  aicrun fetch {run}"] if whole else []
     missing = [one for one in whole if one.uploaded_age_s is None]
     if seen.destination and missing and found.standing.status.terminal:

@@ -207,7 +207,7 @@ def last_line(found: api.Found, saved: api.Checkpointed | None = None) -> str:
     is_older = newest is not None and newest.name not in (kept.newest, ".")
     half = f" ({harmless(kept.newest)} is not whole)" if is_older and _is_half(kept.newest, saved) else ""
     how_kept = " and uploaded" if uploaded else " only"
-    return f"{_where(found, name, size_bytes)}{how_kept}{half}: aicrun fetch {found.report.run}"
+    return f"{_where(found, name, size_bytes)}{how_kept}{half}: aicrun fetch {found.called}"
 
 
 def kept_line(found: api.Found) -> str:
@@ -232,7 +232,7 @@ def _is_half(name: str, saved: api.Checkpointed | None) -> bool:
 
 def ways_after(found: api.Found, spec_file: str) -> tuple[Way, ...]:
     """What one would type next after this ending."""
-    run, standing = found.report.run, found.standing
+    run, standing = found.called, found.standing
     spec = shlex.quote(spec_file or "run.yaml")
     read_on = Way("read on", f"aicrun logs {run} --tail 200")
     again = Way("run it again", f"aicrun apply {spec} --again")
@@ -274,8 +274,8 @@ def going_lines(found: api.Found) -> list[str]:
     verb = "is enqueued on" if standing.status is api.Status.ENQUEUED else f"is {standing.status.value} on"
     ways = (
         Way("run id", report.run_id),
-        Way("follow", f"aicrun logs -f {report.run}"),
-        Way("stop", f"aicrun stop {report.run}"),
+        Way("follow", f"aicrun logs -f {found.called}"),
+        Way("stop", f"aicrun stop {found.called}"),
     )
     shown = [f"{run} {verb} {found.place}. {_afterwards(found)}"]
     if report.line is not None and report.line.reason == "drained" and standing.status is api.Status.ENQUEUED:
@@ -306,9 +306,9 @@ def _afterwards(found: api.Found) -> str:
 
 def left_lines(found: api.Found) -> tuple[str, ...]:
     """After Ctrl-C: the run goes on, how to come back and how to stop it."""
-    run = found.report.run
+    run = found.called
     ways = (Way("come back", f"aicrun logs -f {run}"), Way("stop it", f"aicrun stop {run}"))
-    return (f"{harmless(run)} goes on on {found.place}. Nothing was stopped.", *next_lines(ways))
+    return (f"{harmless(found.report.run)} goes on on {found.place}. Nothing was stopped.", *next_lines(ways))
 
 
 def step_progress(report: api.JobReport) -> str:

@@ -15,11 +15,9 @@ from aicrun.cli.views.plan_page import Page, wrapped
 from aicrun.cli.views.plan_table import Table
 from aicrun.plan.commands import narrowed, typed, typed_for_all
 from aicrun.plan.model import FieldChange, Fleet, Plan, RunPlan, Sign, Way
-from aicrun.plan.records import ended_age_s
+from aicrun.plan.records import ended_words
 from aicrun.plan.source_words import largest_words
 from aicrun.plan.words import ago, cells, count, counted, cut, harmless, joined, key_lines, reach_of_names, way_there
-from aicrun.wire.jobs import JobReport
-from aicrun.wire.status import status_of
 
 NOTE_LINES = 2
 STEP_VALUES = 15
@@ -214,7 +212,7 @@ def _add_notes(page: Page, machine: str, fleet: Fleet, verbose: bool) -> None:
 
 def _add_changes(page: Page, item: RunPlan, verbose: bool) -> None:
     if item.job is not None and not _lives(item):
-        _add_changes_since(page, item, item.job, verbose)
+        _add_changes_since(page, item, ended_words(item.job), verbose)
         return
     for kind, sign, heading in _CHANGES:
         changes = [change for change in item.changes if change.kind == kind]
@@ -226,10 +224,9 @@ def _add_changes(page: Page, item: RunPlan, verbose: bool) -> None:
             _add_change(page, sign, change, verbose)
 
 
-def _add_changes_since(page: Page, item: RunPlan, job: JobReport, verbose: bool) -> None:
+def _add_changes_since(page: Page, item: RunPlan, ended: str, verbose: bool) -> None:
     """What differs from a job that has ended: nothing acts on that one any more, and a new start takes all of it."""
-    status = status_of(job).status.value
-    page.add((f"  changed since its last job, {status} {ago(ended_age_s(job))}", ""))
+    page.add((f"  changed since its last job, {ended}", ""))
     most = len(item.changes) if verbose or len(item.changes) <= CHANGES_MOST else CHANGES_MOST - 1
     for change in item.changes[:most]:
         _add_change(page, None, change, verbose)

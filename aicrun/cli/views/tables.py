@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from aicrun import api
-from aicrun.cli.screen import Screen, styled
+from aicrun.cli.screen import PROSE_COLUMNS, Screen, styled
 from aicrun.cli.views.endings import step_progress
 from aicrun.cli.views.keeping import sweep_lines
 from aicrun.plan.kept_cards import gone, gone_words, keeps
@@ -46,6 +47,9 @@ _COLOURS = {
 }
 _HEADS = ("run", "status", "card", "progress", "for", "detail")
 _RIGHT = (False, False, False, True, True, False)
+_WIDE_HEADS = ("run id", "loss", "peak", "labels")
+_WIDE_RIGHT = (False, True, True, False)
+_WIDE = 120
 _CARD_HEADS = ("card", "model", "free of size", "util", "temp")
 _NAME_LEAST = 12
 _DETAIL_LEAST = 18
@@ -62,29 +66,42 @@ class _CardRow:
     is_free: bool
 
 
-def list_lines(screen: Screen, listing: api.Listing, everything: bool) -> list[str]:
-    """One row a job, newest first; then what is missing from the table."""
-    rows = [_row(found) for found in listing.jobs]
-    widths = [max(map(cells, column)) for column in zip(_HEADS, *rows, strict=True)]
+def list_lines(screen: Screen, listing: api.Listing, everything: bool, statuses: tuple[str, ...] = ()) -> list[str]:
+    """One row a job, newest first; then what is missing from the table. `statuses` are those that were asked for."""
+    wide = screen.width >= _WIDE
+    heads, right = (_HEADS + _WIDE_HEADS, _RIGHT + _WIDE_RIGHT) if wide else (_HEADS, _RIGHT)
+    rows = [(*_row(found), *(_more(found) if wide else ())) for found in listing.jobs]
+    widths = [max(map(cells, column)) for column in zip(heads, *rows, strict=True)]
     # A long name gives way before the detail does.
-    widths[0] = max(_NAME_LEAST, min(widths[0], screen.width - sum(widths[1:-1]) - min(widths[-1], _DETAIL_LEAST) - 11))
-    none = "No runs here yet. Start one: aicrun apply run.yaml"
-    if listing.silent:
-        none = "No run is known of the machines that answer."
-    shown = [_line(screen, _HEADS, widths, "")] if rows else [none]
+    others = sum(widths[1:-1]) + min(widths[-1], _DETAIL_LEAST) + 2 * (len(widths) - 1) + 1
+    widths[0] = max(_NAME_LEAST, min(widths[0], screen.width - others))
+    table = _Table(screen, widths, right)
+    shown = table.lines(heads, "") if rows else [_none(listing, statuses)]
     for row, found in zip(rows, listing.jobs, strict=True):
-        shown.append(_line(screen, row, widths, _COLOURS.get(found.standing.status, "")))
+        shown += table.lines(row, _COLOURS.get(found.standing.status, ""))
     shown += [""] if listing.silent or listing.omitted else []
-    shown += [
-        styled("yellow", f"{machine} does not answer: its runs are not shown ({harmless(why)}).")
-        for machine, why in listing.silent
-    ]
+    for machine, why in listing.silent:
+        told = f"{machine} does not answer: its runs are not shown ({harmless(why)})."
+        shown += [styled("yellow", line) for line in screen.prose(told)]
     shown += [f"  see why: aicrun doctor {listing.silent[0][0]}"] if listing.silent else []
     if listing.omitted:
-        more = "" if everything else "  more: aicrun list --all"
+        more = "" if everything else f"  more: {' '.join(['aicrun list --all', *_asked(statuses)])}"
         shown.append(f"{count(len(rows))} of {count(len(rows) + listing.omitted)} runs.{more}")
     soon = sweep_lines(listing.jobs)
     return [*shown, "", *soon] if soon else shown
+
+
+def _asked(statuses: tuple[str, ...]) -> list[str]:
+    return [f"--status {shlex.quote(status)}" for status in statuses]
+
+
+def _none(listing: api.Listing, statuses: tuple[str, ...]) -> str:
+    if statuses:
+        where = " of the machines that answer" if listing.silent else ""
+        return f"No run{where} is {' or '.join(statuses)}. See all: aicrun list"
+    if listing.silent:
+        return "No run is known of the machines that answer."
+    return "No runs here yet. Start one: aicrun apply run.yaml"
 
 
 def _row(found: api.Found) -> tuple[str, ...]:
@@ -129,17 +146,53 @@ def _detail(found: api.Found) -> str:
     return attempt_words(report).replace(" of ", "/") if again else told
 
 
-def _line(screen: Screen, row: tuple[str, ...], widths: list[int], colour: str) -> str:
-    parts, used = [], 0
-    for at, (text, width) in enumerate(zip(row, widths, strict=True)):
-        last = at == len(row) - 1
-        room = max(6, screen.width - used - 1) if last else width
-        shown = cut(text, room, screen.mark)
-        pad = " " * max(0, width - cells(shown))
-        used += width + 2
-        filled = shown if last else (pad + shown if _RIGHT[at] else shown + pad)
-        parts.append(styled(colour, filled) if at == 1 else filled)
-    return "  ".join(parts).rstrip()
+def _more(found: api.Found) -> tuple[str, ...]:
+    """What a wide table tells beside: the id to type, since a name is that of its newest job, and the last figures."""
+    report = found.report
+    peaks = report.sample.get("peaks")
+    peak = {**report.facts, **(peaks if isinstance(peaks, dict) else {})}.get("vram_peak_mib")
+    labels = report.supervision.get("labels")
+    told = [f"{key}={value}" for key, value in labels.items()] if isinstance(labels, dict) else []
+    return (
+        short(report.run_id),
+        harmless(report.progress.get("loss", "")) or "-",
+        gib(peak) if isinstance(peak, int) else "-",
+        harmless(" ".join(told)) or "-",
+    )
+
+
+class _Table:
+    """The rows of `list`: on less than 80 columns a row goes on below itself, elsewhere its last column is cut."""
+
+    def __init__(self, screen: Screen, widths: list[int], right: tuple[bool, ...]) -> None:
+        self._screen, self._widths, self._right = screen, widths, right
+        # The first column of each further line of a row.
+        self._breaks: list[int] = []
+        used = 0
+        for at, width in enumerate(widths):
+            least = min(width, _DETAIL_LEAST) if at == len(widths) - 1 else width
+            if at and screen.width < PROSE_COLUMNS and used + least > screen.width:
+                self._breaks.append(at)
+                used = 2
+            used += width + 2
+
+    def lines(self, row: tuple[str, ...], colour: str) -> list[str]:
+        """One row; its second column is the status."""
+        parts: list[list[str]] = [[]]
+        used = 0
+        for at, (text, width) in enumerate(zip(row, self._widths, strict=True)):
+            if at in self._breaks:
+                parts.append([])
+                used = 2
+            last = at == len(row) - 1
+            # One column is left free, as a terminal may break a line that fills it.
+            shown = cut(text, max(6, self._screen.width - used - 1) if last else width, self._screen.mark)
+            pad = " " * max(0, width - cells(shown))
+            used += width + 2
+            filled = shown if last else (pad + shown if self._right[at] and at not in self._breaks else shown + pad)
+            parts[-1].append(styled(colour, filled) if at == 1 else filled)
+        lines = ["  ".join(part).rstrip() for part in parts]
+        return [lines[0], *(f"  {line}" for line in lines[1:] if line)]
 
 
 def machines_lines(screen: Screen, fleet: api.Fleet, took_s: float, closely: bool = False) -> list[str]:

@@ -50,14 +50,14 @@ OOM = (
 )
 
 
-def held(name: str, shown: Iterable[str]) -> None:
-    """The lines are those of the golden file, none wider than 80 columns."""
+def held(name: str, shown: Iterable[str], width: int = 80) -> None:
+    """The lines are those of the golden file, none wider than the screen."""
     lines = [plain(line) for line in shown]
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("AICRUN_FREEZE"):
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert "\n".join(lines) + "\n" == path.read_text(encoding="utf-8")
-    assert [line for line in lines if cells(line) > 80 and " /" not in line] == []
+    assert [line for line in lines if cells(line) > width and " /" not in line] == []
 
 
 @pytest.mark.parametrize(

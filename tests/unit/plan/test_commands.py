@@ -94,7 +94,8 @@ def test_a_stale_plan_offers_the_whole_command_and_tells_the_two_sides_apart() -
     stale = Stale("my plan.json", saved, (Moved("jobs of one", then, now), Moved("driver of lab", "550", "570")))
     assert stale.ways[0].command == "aicrun plan one.yaml two.yaml --again --machines m.yaml -o 'my plan.json'"
     shown = [plain(line) for line in moved_table(stale)]
-    assert [line.split(None, 1) for line in shown if line.split()[0] in ("then", "now")] == [["then", then], ["now", now]]
+    told = [line.split(None, 1) for line in shown if line.split()[0] in ("then", "now")]
+    assert told == [["then", then], ["now", now]]
     assert shown[-1].split() == ["driver", "of", "lab", "550", "570"]
     assert max(map(len, shown)) <= 80
 
