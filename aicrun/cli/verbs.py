@@ -121,7 +121,7 @@ def _one_uploaded(screen: Screen, session: api.Session, found: api.Found, wanted
 
 
 def _log_of_upload(found: api.Found) -> str:
-    return f"aicrun logs {found.report.run} --step upload"
+    return f"aicrun logs {found.called} --step upload"
 
 
 @click.command("delete", epilog="Example: aicrun delete sft-old")
