@@ -32,9 +32,9 @@ else:
 # Nobody waits at a card meanwhile: what is cured within ten minutes costs no second upload.
 PAUSES_S = (5.0, 20.0, 60.0, 180.0, 300.0)
 LIMIT_S = 7 * 24 * 3600.0
+_CHUNK = 1024 * 1024
 # Keys that came with the run: nobody can renew them here. All others lie in files of the account.
 GIVEN_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN")
-_CHUNK = 1024 * 1024
 _TRIES = 3
 _PAUSE_S = 0.5
 _T = TypeVar("_T")
@@ -82,6 +82,9 @@ class RemoteTarget:
         self._wrong: List[str] = []
         # What the tool has compared, as it was listed just before.
         self._alike: Dict[str, Remote] = {}
+        # A list that nothing of ours has changed since; whether a file has the MD5 that is told, for it is read whole.
+        self._latest: Optional[Dict[str, Remote]] = None
+        self._proven: Dict[Tuple[str, str], Optional[bool]] = {}
 
     def begin(self, source: str, keeps: bool = False) -> None:
         """See what lies there; raises `CannotUpload`.
@@ -89,7 +92,7 @@ class RemoteTarget:
         An older manifest goes first, unless it `keeps` true: from now on the target is not what it says.
         """
         del source
-        self._first = self._tried(lambda: self._store.listing(self._shop))
+        self._first = self._latest = self._tried(lambda: self._store.listing(self._shop))
         if MANIFEST in self._first and not keeps:
             try:
                 self._store.remove(MANIFEST, self._shop, "removing an older manifest")
@@ -104,7 +107,7 @@ class RemoteTarget:
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(_PAUSE_S)
-            item = _read(output)
+            item = _read(output, self._upload.tool == "rclone")
             if item is not None:
                 self._items.append(item)
                 return item.sent
@@ -131,7 +134,7 @@ class RemoteTarget:
 
     def faults(self, sent: Tuple[Sent, ...], manifest: bytes = b"") -> Tuple[str, ...]:
         """List the target and compare every size and every hash that it tells; of what was not sent, the sizes."""
-        listing = self._tried(lambda: self._store.listing(self._shop))
+        listing = self._tried(partial(self._listing, MANIFEST if manifest and not sent else ""))
         of_manifest = Sent(MANIFEST, len(manifest), hashlib.sha256(manifest).hexdigest())
         known = {item.sent.path: item for item in self._items}
         items = [known.get(one.path) or _Item(one, "", "") for one in sent]
@@ -148,8 +151,13 @@ class RemoteTarget:
             self._shop.say("the target was listed: %d of %s agree %s, all by their sizes" % words)
         return wrong
 
+    def _listing(self, name: str = "") -> Dict[str, Remote]:
+        """What lies there, or the object `name`: as it was listed just now, once, where nothing was sent since."""
+        latest, self._latest = self._latest, None
+        return latest if latest is not None and not name else self._store.listing(self._shop, name)
+
     def _round(self) -> None:
-        listing = self._store.listing(self._shop)
+        listing = self._listing()
         self._compare(self._items, listing)
         todo = [item for item in self._items if not self._is_whole(item, listing)]
         if len(todo) < len(self._items):
@@ -165,7 +173,9 @@ class RemoteTarget:
         listing = self._store.listing(self._shop)
         self._compare(self._items, listing)
         self._wrong = [why for why in (self._fault(item, listing)[0] for item in self._items) if why]
+        self._latest = listing
         if self._wrong:
+            self._latest = None
             told = "%s not there whole: %s" % (counted(len(self._wrong), "file"), self._wrong[0])
             raise ToolFailed(told, passing=True)
 
@@ -241,12 +251,23 @@ class RemoteTarget:
             return ("%s: its hash differs" % name if agrees is False else ""), agrees is True
         if "-" in remote.md5:
             # Sent in parts: the size of the parts is known to the tool alone, and tried out.
-            return "", bool(item.source) and fetch_check.has_md5(item.source, remote) is True
-        if not remote.md5 or not item.md5 or remote.md5 == item.md5:
-            return "", bool(remote.md5 and item.md5)
+            return "", self._agrees(item, remote) is True
+        if self._agrees(item, remote) is not False:
+            return "", bool(self._agrees(item, remote))
         if self._store.is_opaque(item.sent.path, self._shop):
             return "", False
         return "%s: its MD5 differs" % name, False
+
+    def _agrees(self, item: _Item, remote: Remote) -> Optional[bool]:
+        """Whether a file has the MD5, or that of parts, that is told of it there; None where that cannot be said."""
+        if not remote.md5 or not (item.source or item.md5):
+            return None
+        if item.md5 and "-" not in remote.md5:
+            return remote.md5 == item.md5
+        key = (item.sent.path, remote.md5)
+        if key not in self._proven:
+            self._proven[key] = fetch_check.has_md5(item.source, remote)
+        return self._proven[key]
 
     def _tried(self, deed: Callable[[], _T]) -> _T:
         try:
@@ -259,9 +280,13 @@ class RemoteTarget:
             raise CannotUpload(str(error)) from error
 
 
-def _read(output: Output) -> Optional[_Item]:
-    """The file's size and hashes; None when it changed meanwhile."""
-    seen, md5, size = hashlib.sha256(), _md5_begun(), 0
+def _read(output: Output, with_md5: bool) -> Optional[_Item]:
+    """The file's size and hashes; None when it changed meanwhile.
+
+    The MD5 costs twice as much as the rest: it is made in the same reading where the tool is one that tells it of whole
+    files, else only of what is told there.
+    """
+    seen, md5, size = hashlib.sha256(), _md5_begun() if with_md5 else None, 0
     with open(output.source, "rb") as stream:
         before = os.fstat(stream.fileno())
         if not stat.S_ISREG(before.st_mode):
