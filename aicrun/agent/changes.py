@@ -6,9 +6,9 @@ Nothing here touches a workspace or a checkpoint; only what our own folders hold
 import os
 import shutil
 import time
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
-from aicrun.agent import bodies, decide, jobs, keepers, launch, left_groups, vault
+from aicrun.agent import bodies, decide, jobs, keepers, launch, left_groups, retarget, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Mark, Supervision
@@ -17,7 +17,7 @@ from aicrun.agent.refused import Refused
 from aicrun.agent.report import broken
 from aicrun.wire import names
 from aicrun.wire.codec import WireError, from_json
-from aicrun.wire.jobs import SCHEMA, JobReport, Limits, Retry
+from aicrun.wire.jobs import SCHEMA, JobReport, Limits, Retry, Upload
 from aicrun.wire.status import Status, status_of
 
 Answer = Tuple[Dict[str, Any], bytes]
@@ -53,13 +53,15 @@ def supervise(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
 
 
 def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
-    """{job_id, by, secrets, checkpoint} -> {report}: upload the checkpoints of an ended job again, or just one of them.
+    """{job_id, by, secrets, checkpoint, upload} -> {report}: upload an ended job's checkpoints again, or one of them.
 
     It returns when its keeper runs.
 
+    `upload` is another target than that of the spec, from now on.
     Raises `Refused`: not_finished, nothing_to_upload (no target, verified already, or its private files were swept).
     """
     job_id, by, secrets = bodies.job_id(body), bodies.by(body), vault.taken(body)
+    goal = retarget.asked(body)
     run = decide.run_of(home, job_id)
     job_dir, only = home.job_dir(job_id), bodies.text(body, "checkpoint", "")
     _await_keeper(home, run, job_id)
@@ -67,12 +69,16 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
         report = jobs.seen(home, run, job_id)
         if report.phase == "upload" and os.path.exists(os.path.join(home.record_dir(run, job_id), names.END)):
             # It is being uploaded again already: same wish, same answer.
+            _check_same(report, goal)
             return jobs.told(report)
-        _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)), bool(only))
+        kind = (bool(only), goal is not None)
+        _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)), *kind)
         _check_keeper(home, job_id)
         _remove(os.path.join(job_dir, names.UPLOAD_ONLY))
         if only:
             write_record(os.path.join(job_dir, names.UPLOAD_ONLY), {"schema": SCHEMA, "name": only})
+        if goal is not None:
+            retarget.write(home, report, goal, by)
         # The stop that ended the first try is kept in the job's end; it must not stop this one.
         _remove(os.path.join(job_dir, names.STOP))
         _remove(os.path.join(job_dir, names.KEEPER_ERR))
@@ -132,12 +138,20 @@ def _check_over(report: JobReport) -> None:
         raise Refused("not_finished", message, {"job": report.job_id, "status": standing.status.value})
 
 
-def _check_upload(report: JobReport, has_files: bool, is_one: bool) -> None:
+def _check_same(report: JobReport, goal: Optional[Upload]) -> None:
+    now = report.upload_request
+    if goal is not None and now is not None and now.destination != goal.destination:
+        told = "its upload to %s goes on" % now.destination
+        raise Refused("not_finished", told, {"job": report.job_id, "status": status_of(report).status.value})
+
+
+def _check_upload(report: JobReport, has_files: bool, is_one: bool, has_goal: bool) -> None:
     facts = {"job": report.job_id, "run": report.run}
-    if report.upload_request is None:
+    if report.upload_request is None and not has_goal:
         raise Refused("nothing_to_upload", "job %s has no upload target" % report.job_id, facts)
     if report.upload is not None and report.upload.verified and not is_one:
-        raise Refused("nothing_to_upload", "its checkpoints are uploaded and verified already", facts)
+        told = "its checkpoints are uploaded and verified already: %s" % report.upload.destination
+        raise Refused("nothing_to_upload", told, facts)
     if report.phase == "never_started" or report.decision == "no":
         raise Refused("nothing_to_upload", "job %s never started" % report.job_id, facts)
     _check_over(report)

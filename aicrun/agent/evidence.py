@@ -10,7 +10,7 @@ from typing import List, Optional, Tuple, Type, TypeVar
 
 from aicrun.agent import decide, family
 from aicrun.agent.home import Home
-from aicrun.agent.kept import Launch, Mark, Pause, Stuck, Supervision
+from aicrun.agent.kept import Launch, Mark, Pause, Retarget, Stuck, Supervision
 from aicrun.agent.launch import keeper_lives
 from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.records import NewerRecord, Unreadable, read_record
@@ -52,6 +52,7 @@ class Known:
     line: Optional[InLine] = None
     card_allocated: bool = False
     pause: Optional[Pause] = None
+    retarget: Optional[Retarget] = None
 
 
 def gather(home: Home, run: str, job_id: str) -> Known:
@@ -97,6 +98,7 @@ def gather(home: Home, run: str, job_id: str) -> Known:
         line=line,
         card_allocated=bool(record.cards) and mark.decision == "go",
         pause=pause,
+        retarget=reader.read(os.path.join(record_dir, names.UPLOAD_TO), Retarget),
     )
 
 

@@ -87,10 +87,19 @@ def _keep(job_dir: str, role: str) -> int:
     if launch.hold(os.path.join(job_dir, names.KEEPER_LOCK), 10.0) is None:
         raise Unreadable(job_dir, "it has a keeper already")
     try:
-        return _kept(Keeper(home, request), role)
+        return _kept(Keeper(home, _wanted(home, request, role)), role)
     finally:
         # However it ended: who wants to upload again, or to go on after a restart, brings the values again.
         hidden_names.let_go(home, job_dir)
+
+
+def _wanted(home: Home, request: JobRequest, role: str) -> JobRequest:
+    if role != "again":
+        return request
+    # Imported here: only a job that has ended can have got another target.
+    from aicrun.agent import retarget
+
+    return retarget.retargeted(home, request)
 
 
 def _kept(keeper: "Keeper", role: str) -> int:

@@ -4,7 +4,7 @@ from typing import Any, Optional, Tuple
 
 from aicrun.wire import lean
 from aicrun.wire.facts import BootIdentity
-from aicrun.wire.jobs import Limits, Retry
+from aicrun.wire.jobs import Limits, Retry, Upload
 from aicrun.wire.launched import Launched
 from aicrun.wire.names import SCHEMA
 
@@ -45,6 +45,16 @@ class Supervision:
     at: float
     schema: int = SCHEMA
     retry: Optional[Retry] = None
+
+
+@lean.dataclass(frozen=True)
+class Retarget:
+    """Where the checkpoints of an ended job go instead of to the target of its spec."""
+
+    upload: Upload
+    by: str
+    at: float
+    schema: int = SCHEMA
 
 
 @lean.dataclass(frozen=True)

@@ -17,7 +17,18 @@ from aicrun.agent.records import NewerRecord, Unreadable, read_json, read_record
 from aicrun.agent.state import Place, StepSeen, place
 from aicrun.wire import names
 from aicrun.wire.codec import replace
-from aicrun.wire.jobs import Client, End, JobReport, JobRequest, RunRecord, StepExit, StepReport, StepStart, StopIntent
+from aicrun.wire.jobs import (
+    Client,
+    End,
+    JobReport,
+    JobRequest,
+    RunRecord,
+    StepExit,
+    StepReport,
+    StepStart,
+    StopIntent,
+    Upload,
+)
 from aicrun.wire.launched import Launched
 from aicrun.wire.seen import Checkpoints
 from aicrun.wire.upload import Early
@@ -57,7 +68,7 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         source=record.source,
         workspace=record.workspace,
         checkpoints=_checkpoints(home, record, now),
-        upload_request=record.upload,
+        upload_request=_target(known),
         upload=known.upload or (seen.end.upload if seen.end is not None else None),
         cards=record.cards,
         card_indexes=record.card_indexes,
@@ -71,13 +82,19 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         line=known.line if where.phase not in ("ended", "never_started") else None,
         card_allocated=known.card_allocated,
         launched=_launched(known.launch),
-        early=_early(home, record, now),
+        early=_early(home, known, now),
     )
     return _with_attempts(_with_stall(home, _with_sample(home, report, now), known, now), known)
 
 
-def _early(home: Home, record: RunRecord, now: float) -> Optional[Early]:
-    return uploaded.told(uploaded.read(home, record.run, record.job_id), now) if record.upload is not None else None
+def _target(known: Known) -> Optional[Upload]:
+    """The target that counts: that of the spec, or the one that somebody named for the ended job."""
+    return known.retarget.upload if known.retarget is not None else known.record.upload
+
+
+def _early(home: Home, known: Known, now: float) -> Optional[Early]:
+    run, job_id = known.record.run, known.record.job_id
+    return uploaded.told(uploaded.read(home, run, job_id), now) if _target(known) is not None else None
 
 
 def _with_sample(home: Home, report: JobReport, now: float) -> JobReport:
@@ -150,7 +167,7 @@ def _steps(home: Home, known: Known, where: Place, now: float) -> Tuple[StepRepo
     if known.upload_exit is not None:
         ended["upload"] = known.upload_exit
     looked = ["preflight"] if "preflight" in by_name or "preflight" in ended else []
-    wanted = ["setup", *looked, "command"] + (["upload"] if record.upload is not None else [])
+    wanted = ["setup", *looked, "command"] + (["upload"] if _target(known) is not None else [])
     found: List[StepReport] = []
     for name in wanted:
         step = by_name.get(name) or StepSeen(name, exit=ended.get(name))

@@ -19,6 +19,7 @@ from aicrun.agent.own_outputs import EVERYTHING, Rule, check_any, chosen
 from aicrun.agent.records import Unreadable, give_room, keep_room, read_json, read_record, write_record
 from aicrun.agent.redact import Redactor
 from aicrun.agent.refused import Refused
+from aicrun.agent.retarget import retargeted
 from aicrun.agent.targets import CannotUpload
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import JobRequest, Upload, UploadResult
@@ -38,6 +39,7 @@ def main(job_folder: str) -> int:
     try:
         home = open_home(os.environ)
         request = read_record(os.path.join(job_folder, names.REQUEST), JobRequest)
+        request = retargeted(home, request) if request is not None else None
         if request is None or request.upload is None:
             _say("this job has no upload")
             return 1

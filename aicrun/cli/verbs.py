@@ -13,7 +13,9 @@ from aicrun.cli.views.steps import Story
 from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.plan.words import ago, harmless, size
+from aicrun.spec.model import UploadSpec
 from aicrun.spec.sizes import duration_s
+from aicrun.spec.targets import upload_target
 
 
 @click.command("stop", epilog="Example: aicrun stop sft-run --grace 2m")
@@ -72,24 +74,29 @@ def _lost(found: api.Found) -> str:
 @click.command("upload", epilog="Example: aicrun upload sft-run checkpoint-3000")
 @click.argument("run")
 @click.argument("checkpoint", default="")
+@click.option("--to", metavar="TARGET", default="", help="Another target than the spec's: checkpoints.upload.to.")
+@click.option("--with", "tool", metavar="TOOL", default="", help="What carries it: checkpoints.upload.with.")
+@click.option("--endpoint", metavar="URL", default="", help="Of an S3-compatible server.")
+@click.option("--profile", metavar="NAME", default="", help="Of the machine's AWS configuration.")
 @with_machines
 @with_json
 @click.pass_obj
-def upload_command(screen: Screen, run: str, checkpoint: str, machines: str) -> int:
+def upload_command(screen: Screen, /, run: str, checkpoint: str, machines: str, **more: str) -> int:
     """Upload an ended run's checkpoints again and verify them; the training is not repeated.
 
     With CHECKPOINT (latest, best, a name or an id) just that one is uploaded and verified.
     """
+    goal = _goal(more, checkpoint)
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         if checkpoint:
             return _one_uploaded(screen, session, found, checkpoint)
         done = found.report.upload
-        if done is not None and done.verified:
+        if done is not None and done.verified and goal is None:
             screen.out([f"{found.report.run} is uploaded and verified already: {harmless(done.destination)}"])
             return _done(screen, "upload", found)
         screen.interrupted = (f"The upload of {found.report.run} goes on on {found.machine}.",)
-        found = api.upload(session, found, Story(screen).tell)
+        found = api.upload(session, found, Story(screen).tell, goal=goal)
         result = found.report.upload
         verified = result is not None and result.verified
         if verified:
@@ -98,6 +105,18 @@ def upload_command(screen: Screen, run: str, checkpoint: str, machines: str) -> 
             screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
     _done(screen, "upload", found)
     return Exit.DONE if verified else Exit.TRANSFER_FAILED
+
+
+def _goal(more: dict[str, str], checkpoint: str) -> UploadSpec | None:
+    to, fields = more["to"], {"with": more["tool"], "endpoint": more["endpoint"], "profile": more["profile"]}
+    if to and checkpoint:
+        raise UsageError("AIC-E006", "--to is for all that the run saved: leave the checkpoint out")
+    if to:
+        return upload_target(to, fields)
+    named = [f"--{name}" for name, value in fields.items() if value]
+    if named:
+        raise UsageError("AIC-E006", f"{named[0]} belongs to another target: name it with --to")
+    return None
 
 
 def _one_uploaded(screen: Screen, session: api.Session, found: api.Found, wanted: str) -> int:

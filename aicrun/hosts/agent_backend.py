@@ -36,7 +36,7 @@ from aicrun.spec.model import Reached
 from aicrun.wire.checkpoint import Checkpointed, Removed
 from aicrun.wire.codec import WireError, from_json, to_json
 from aicrun.wire.facts import Drain, GitSource, HostReading
-from aicrun.wire.jobs import JobReport, JobRequest
+from aicrun.wire.jobs import JobReport, JobRequest, Upload
 
 T = TypeVar("T")
 
@@ -165,10 +165,18 @@ class AgentBackend:
         answer = self._call("supervise", job_id=job_id, supervision=supervision, limits=limits, by=by, **rule)
         return self._report(answer)
 
-    def upload(self, job_id: str, by: str, secrets: Mapping[str, Any] | None = None, checkpoint: str = "") -> JobReport:
-        """Upload the checkpoints of an ended job again, or just one of them."""
+    def upload(
+        self,
+        job_id: str,
+        by: str,
+        secrets: Mapping[str, Any] | None = None,
+        checkpoint: str = "",
+        goal: Upload | None = None,
+    ) -> JobReport:
+        """Upload the checkpoints of an ended job again, or just one of them; to `goal` where there is one."""
         more: dict[str, Any] = {"secrets": dict(secrets)} if secrets else {}
         more.update({"checkpoint": checkpoint} if checkpoint else {})
+        more.update({"upload": to_json(goal)} if goal is not None else {})
         return self._report(self._call("upload", job_id=job_id, by=by, **more))
 
     def delete(self, job_id: str, by: str) -> JobReport:

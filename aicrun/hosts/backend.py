@@ -13,7 +13,7 @@ from typing import IO, Any, Protocol
 from aicrun.spec.model import Reached
 from aicrun.wire.checkpoint import Checkpointed, Removed
 from aicrun.wire.facts import Drain, GitSource, HostReading
-from aicrun.wire.jobs import JobReport, JobRequest
+from aicrun.wire.jobs import JobReport, JobRequest, Upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +278,18 @@ class Backend(Protocol):
         """Change supervision fields in place, delivered to a live keeper; without `retry` that rule stays."""
         ...
 
-    def upload(self, job_id: str, by: str, secrets: Mapping[str, Any] | None = None, checkpoint: str = "") -> JobReport:
-        """Upload the checkpoints of an ended job again, or just one; returns when it runs. `secrets` as for `reserve`."""
+    def upload(
+        self,
+        job_id: str,
+        by: str,
+        secrets: Mapping[str, Any] | None = None,
+        checkpoint: str = "",
+        goal: Upload | None = None,
+    ) -> JobReport:
+        """Upload the checkpoints of an ended job again, or just one; returns when it runs. `secrets` as for `reserve`.
+
+        `goal` is another target, from now on the job's.
+        """
         ...
 
     def delete(self, job_id: str, by: str) -> JobReport:

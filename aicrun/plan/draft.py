@@ -18,7 +18,7 @@ from aicrun.plan.needed_room import needed_room
 from aicrun.plan.placeholders import escaped, fill, finish
 from aicrun.plan.places import absolute, cache, data, machine_values, workspace
 from aicrun.plan.whose_home import home_of
-from aicrun.spec.model import Machine, RunSpec
+from aicrun.spec.model import Machine, RunSpec, UploadSpec
 from aicrun.wire import names
 from aicrun.wire.checkpoint import Resume
 from aicrun.wire.codec import replace
@@ -88,7 +88,7 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         setup=_filled_setup(setup, values),
         checkpoints=checkpoints,
         checkpoint_link=link,
-        upload=_upload(spec, values, site.reading.home),
+        upload=upload_to(spec.checkpoints.upload, values, site.reading.home) if spec.checkpoints.upload else None,
         limits=limits(spec),
         cards=tuple(item.uuid for item in site.chosen if isinstance(item, CardOn)),
         card_indexes=tuple(item.index for item in site.chosen if isinstance(item, CardOn)),
@@ -232,12 +232,13 @@ def _checkpoints(wanted: Wanted, folder: str, values: Mapping[str, str], home: s
     return own, relative
 
 
-def _upload(spec: RunSpec, values: Mapping[str, str], home: str) -> Upload | None:
-    wanted = spec.checkpoints.upload
-    if wanted is None:
-        return None
+def upload_to(wanted: UploadSpec, values: Mapping[str, str], home: str) -> Upload:
+    """The target as its host gets it, with `values` for placeholders, `run.id` among them.
+
+    Without `home` a `~` is left to the host.
+    """
     target = fill(wanted.to, values)
-    if wanted.scheme == "file":
+    if wanted.scheme == "file" and home:
         target = "file:" + absolute(target.partition(":")[2], home)
     destination = target
     if wanted.layout == "run":

@@ -23,6 +23,7 @@ FORGOTTEN = "forgotten.json"
 UPLOAD_RESULT = "upload.json"
 UPLOAD_EXIT = "upload-exit.json"
 UPLOADED = "uploaded.json"
+UPLOAD_TO = "upload-to.json"
 SOURCE_DIFF = "source.diff"
 
 # Files of a job folder, in `<jobs root>/jobs/<job id>/`; private, swept a week after the end.

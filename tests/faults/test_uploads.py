@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import s3_rig
-from agent_rig import Rig
+from agent_rig import Refusal, Rig
 from s3_rig import KEY, S3, SECRET
 from support import until
 
@@ -27,7 +27,7 @@ TRAINS = (
 )
 
 
-def trained(rig: Rig, command: str, upload: Upload, **fields: Any) -> str:
+def trained(rig: Rig, command: str, upload: Upload | None, **fields: Any) -> str:
     """A job that writes two checkpoints, then does `command`."""
     out = rig.home / "out"
     out.mkdir()
@@ -125,3 +125,40 @@ def test_a_target_that_lets_nothing_be_removed_is_no_fault(rig: Rig, probe: bool
     probes = [f".aicrun-probe-{job}"] if probe else []
     assert sorted(os.listdir(kept)) == [*probes, "aicrun-manifest.json", "step-1", "step-2"]
     assert b'"schema": 1' in (kept / "aicrun-manifest.json").read_bytes()
+
+
+def elsewhere(rig: Rig, name: str) -> dict[str, Any]:
+    folder = str(rig.home / name)
+    return {"to": f"file:{folder}", "scheme": "file", "destination": f"file:{folder}"}
+
+
+def test_an_upload_that_failed_can_go_elsewhere_and_that_is_its_target_from_then_on(rig: Rig) -> None:
+    (rig.home / "taken").write_text("a file where the folder shall be")
+    job = trained(rig, "true", Upload(**elsewhere(rig, "taken")))
+    assert status_of(rig.ended(job, 120)).reason == "upload_failed"
+    rig.call("upload", job_id=job, by="ana", upload=elsewhere(rig, "other"))
+    report = rig.ended(job, 120)
+    assert status_of(report).status is Status.SUCCEEDED and report.upload is not None, rig.log(job, "upload")
+    assert report.upload.destination == f"file:{rig.home}/other" == report.upload_request.destination  # type: ignore
+    assert (rig.home / "other/step-2/model").read_text() == "1234567\n" and starts(rig) == 1
+    with pytest.raises(Refusal, match=f"uploaded and verified already: file:{rig.home}/other"):
+        rig.call("upload", job_id=job, by="ana", upload=elsewhere(rig, "third"))
+
+
+def test_a_run_without_a_target_can_be_uploaded_and_has_succeeded_all_the_same(rig: Rig) -> None:
+    (rig.home / "taken").write_text("a file where the folder shall be")
+    job = trained(rig, "true", None)
+    assert status_of(rig.ended(job, 120)).status is Status.SUCCEEDED
+    rig.call("upload", job_id=job, by="ana", upload=elsewhere(rig, "taken"))
+    until(lambda: (report := rig.report(job)).phase == "ended" and report.upload is not None, 60)
+    assert status_of(rig.report(job)).status is Status.SUCCEEDED
+    rig.call("upload", job_id=job, by="ana", upload=elsewhere(rig, "other"))
+    until(lambda: (done := rig.report(job).upload) is not None and done.verified, 60)
+    assert (rig.home / "other/step-1/model").read_text() == "12345\n" and starts(rig) == 1
+
+
+def test_a_target_that_makes_no_sense_is_refused(rig: Rig) -> None:
+    job = trained(rig, "true", None)
+    rig.ended(job, 120)
+    with pytest.raises(Refusal, match="upload"):
+        rig.call("upload", job_id=job, by="ana", upload={"to": 7})

@@ -70,3 +70,20 @@ def test_a_second_run_in_one_folder_uploads_its_own_alone(project: Project) -> N
     run_ids = [project.json("inspect", name)["run_id"] for name in ("first", "second")]
     assert kept == {f"{run_ids[0]}/first/model.bin", f"{run_ids[1]}/second/model.bin"}
     assert "left out first: it was there before the run began" in " ".join(done.stdout.split() + done.stderr.split())
+
+
+def test_a_run_is_uploaded_elsewhere_when_its_own_target_cannot_be_used(project: Project) -> None:
+    (project.person.home / "kept").write_text("a file where the folder shall be")
+    project.write()
+    assert project.apply("--follow").returncode == 10
+    done = project.run("upload", "quick", "--with", "copy")
+    assert done.returncode == 3 and "name it with --to" in done.stderr
+    done = project.run("upload", "quick", "--to", "somewhere")
+    assert done.returncode == 4 and 'is no known target: "somewhere"' in done.stderr, done.stderr
+    done = project.run("upload", "quick", "--to", "file:~/other")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run_id = project.json("inspect", "quick")["run_id"]
+    assert (project.person.home / "other" / run_id / "model.bin").read_text() == "weights"
+    assert project.json("inspect", "quick")["status"] == "succeeded" and len(project.starts()) == 1
+    done = project.apply()
+    assert done.returncode == 0 and "Nothing to do" in done.stdout and len(project.starts()) == 1
