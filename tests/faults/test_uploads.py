@@ -133,8 +133,8 @@ def elsewhere(rig: Rig, name: str) -> dict[str, Any]:
 
 
 def test_an_upload_that_failed_can_go_elsewhere_and_that_is_its_target_from_then_on(rig: Rig) -> None:
-    (rig.home / "taken").write_text("a file where the folder shall be")
-    job = trained(rig, "true", Upload(**elsewhere(rig, "taken")))
+    # It could be written to when the run began.
+    job = trained(rig, 'rm -rf "$HOME/taken"; echo >"$HOME/taken"', Upload(**elsewhere(rig, "taken")))
     assert status_of(rig.ended(job, 120)).reason == "upload_failed"
     rig.call("upload", job_id=job, by="ana", upload=elsewhere(rig, "other"))
     report = rig.ended(job, 120)

@@ -73,8 +73,8 @@ def test_a_second_run_in_one_folder_uploads_its_own_alone(project: Project) -> N
 
 
 def test_a_run_is_uploaded_elsewhere_when_its_own_target_cannot_be_used(project: Project) -> None:
-    (project.person.home / "kept").write_text("a file where the folder shall be")
-    project.write()
+    # It could be written to when the run began.
+    project.write("python3 work.py && rm -rf ~/kept && touch ~/kept")
     assert project.apply("--follow").returncode == 10
     done = project.run("upload", "quick", "--with", "copy")
     assert done.returncode == 3 and "name it with --to" in done.stderr
