@@ -6,11 +6,14 @@ choose what is sent.
 
 import json
 import os
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
 
-from aicrun.agent.outputs import Outputs, printable
+from aicrun.agent.checkpoint_folder import Seen
+from aicrun.agent.outputs import Output, Outputs, printable
+from aicrun.agent.redact import Redactor
 from aicrun.agent.targets import CannotUpload, Sent, Target, target
-from aicrun.agent.uploaded import SentFile, Stamp, stamp
+from aicrun.agent.uploaded import SentCheckpoint, SentFile, Stamp, Uploaded, stamp
+from aicrun.wire import lean
 from aicrun.wire.hashes import sha256
 from aicrun.wire.jobs import JobRequest, Upload
 from aicrun.wire.tools import REMOTE_SCHEMES
@@ -46,6 +49,27 @@ def target_of(wanted: Upload, job_id: str, home_folder: str, scratch: str, *, is
     from aicrun.agent.remote_targets import PAUSES_S, RemoteTarget
 
     return RemoteTarget(wanted, scratch, os.environ, () if is_early else PAUSES_S)
+
+
+def sent_of(files: Tuple[SentFile, ...]) -> Tuple[Sent, ...]:
+    """The same as a target knows them."""
+    return tuple(Sent(file.path, file.size, file.sha256) for file in files)
+
+
+def checkpoint_of(seen: Seen, files: Iterable[Output], sent: Mapping[str, SentFile], now: float) -> SentCheckpoint:
+    """The record of a checkpoint whose `files` were `sent`, and verified at `now`."""
+    kept = tuple(sent[output.path] for output in files)
+    return SentCheckpoint(seen.told.name, kept, now - seen.told.age_s, now, seen.told.step)
+
+
+def tellable(uploaded: Uploaded, redactor: Redactor) -> Uploaded:
+    """The same without checkpoints whose names or files' names hold a secret: they may stand in no record."""
+    kept = tuple(
+        one
+        for one in uploaded.checkpoints
+        if all(redactor.text(text) == text for text in (one.name, *(file.path for file in one.files)))
+    )
+    return lean.replace(uploaded, checkpoints=kept, trouble=redactor.text(uploaded.trouble))
 
 
 class Delivery:

@@ -11,7 +11,7 @@ from typing import List, Mapping, Optional, Tuple
 
 from aicrun.agent import checkpoint_folder, hidden_names, history, hooks, launch, own_outputs, pruning, uploaded, vault
 from aicrun.agent.build import SetupFailed
-from aicrun.agent.delivery import Delivery, moved, target_of
+from aicrun.agent.delivery import Delivery, checkpoint_of, moved, sent_of, target_of
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.on_term import Stopped, end_by_signal, raise_on_term
 from aicrun.agent.outputs import Outputs, outputs, printable
@@ -159,7 +159,7 @@ class Rounds:
         if changed:
             # First here, then there: what is about to be written over is verified no more.
             self._keep(self._kept.without(name))
-        there = uploaded.sent_of(tuple(self._kept.by_path().values()))
+        there = sent_of(tuple(self._kept.by_path().values()))
         delivery = Delivery(
             target_of(self._wanted, request.job_id, *self._where, is_early=not self._is_patient), request, there
         )
@@ -172,7 +172,7 @@ class Rounds:
         if missing:
             raise CannotUpload(missing[0])
         hooks.reached("early.sealed")
-        self._keep(self._kept.adding(uploaded.checkpoint_of(seen, found.files, delivery.as_sent(), time.time())))
+        self._keep(self._kept.adding(checkpoint_of(seen, found.files, delivery.as_sent(), time.time())))
         hooks.reached("early.kept")
         words = (printable(name), len(found.files), sum(one.size for one in delivery.sent))
         _say("uploaded and verified: %s, %d files, %d bytes" % words)

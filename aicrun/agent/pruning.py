@@ -13,7 +13,7 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Set, Tuple
 
 from aicrun.agent import checkpoint_files, checkpoint_folder, hidden_names, hooks, own_outputs, resuming, uploaded
-from aicrun.agent.delivery import target_of
+from aicrun.agent.delivery import sent_of, target_of
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.kept import Supervision
@@ -96,7 +96,7 @@ def _why_not_there(job: Job, wanted: Upload, record: SentCheckpoint) -> str:
         for file in record.files:
             # A tool's target takes a file by reading it, and knows it by its hashes then.
             target.send(Output(file.path, os.path.join(os.path.realpath(job.request.checkpoints), file.path)))
-    faults = target.faults(uploaded.sent_of(record.files))
+    faults = target.faults(sent_of(record.files))
     return "at the target, %s" % faults[0] if faults else ""
 
 

@@ -9,7 +9,7 @@ import time
 from typing import List, Mapping, Optional, Tuple
 
 from aicrun.agent import early_upload, launch, own_outputs, pruning, uploaded, vault
-from aicrun.agent.delivery import Delivery, target_of
+from aicrun.agent.delivery import Delivery, checkpoint_of, sent_of, target_of, tellable
 from aicrun.agent.delivery import manifest_of as manifest_of
 from aicrun.agent.delivery import moved as delivery_moved
 from aicrun.agent.home import Home, open_home
@@ -57,7 +57,7 @@ def main(job_folder: str) -> int:
         redactor = Redactor(vault.read(job_folder).values())
         give_room(path)
         write_record(path, _hidden(result, redactor))
-        _remember(home, request, uploaded.tellable(after, redactor))
+        _remember(home, request, tellable(after, redactor))
         if result.verified:
             _prune(home, request, where)
     except (Refused, Unreadable) as error:
@@ -117,7 +117,7 @@ class _Whole:
         try:
             self._found = found = chosen(request.checkpoints, self._rule)
             missing = list(found.missing)
-            there = uploaded.sent_of(tuple(before.by_path().values()))
+            there = sent_of(tuple(before.by_path().values()))
             if not there:
                 check_any(request.checkpoints, found)
             delivery = Delivery(target_of(wanted, request.job_id, home_folder, scratch), request, there)
@@ -166,7 +166,7 @@ class _Whole:
             files = own_outputs.of_unit(self._found, seen.told.name).files
             if not all(one.path in sent for one in files):
                 continue
-            after = after.adding(uploaded.checkpoint_of(seen, files, sent, time.time()))
+            after = after.adding(checkpoint_of(seen, files, sent, time.time()))
         return after
 
 

@@ -5,18 +5,18 @@ most what nobody had verified. Later jobs of one run id take over what earlier o
 """
 
 import os
-from typing import Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from aicrun.agent.checkpoint_folder import Seen
 from aicrun.agent.home import Home, listed
-from aicrun.agent.outputs import Output
 from aicrun.agent.records import Unreadable, read_record, write_record
-from aicrun.agent.redact import Redactor
-from aicrun.agent.targets import Sent
 from aicrun.wire import lean, names
 from aicrun.wire.jobs import JobRequest, RunRecord
 from aicrun.wire.names import SCHEMA
 from aicrun.wire.upload import Early
+
+if TYPE_CHECKING:
+    # Whoever tells of a job reads these records, and needs no more than them.
+    from aicrun.agent.outputs import Output
 
 Stamp = Tuple[int, int]
 
@@ -80,7 +80,7 @@ class Uploaded:
         return lean.replace(self, checkpoints=tuple(one for one in self.checkpoints if one.name != name))
 
 
-def stamp(output: Output) -> Stamp:
+def stamp(output: "Output") -> Stamp:
     """Size and time of a file now; (-1, -1) when it is gone."""
     try:
         state = os.stat(output.source)
@@ -92,27 +92,6 @@ def stamp(output: Output) -> Stamp:
 def is_as_sent(checkpoint: SentCheckpoint, files: Dict[str, Stamp]) -> bool:
     """Whether exactly these files, with their sizes and times, are the ones that were verified."""
     return {file.path: (file.size, file.mtime_ns) for file in checkpoint.files} == files
-
-
-def sent_of(files: Tuple[SentFile, ...]) -> Tuple[Sent, ...]:
-    """The same as a target knows them."""
-    return tuple(Sent(file.path, file.size, file.sha256) for file in files)
-
-
-def checkpoint_of(seen: Seen, files: Iterable[Output], sent: Mapping[str, SentFile], now: float) -> SentCheckpoint:
-    """The record of a checkpoint whose `files` were `sent`, and verified at `now`."""
-    kept = tuple(sent[output.path] for output in files)
-    return SentCheckpoint(seen.told.name, kept, now - seen.told.age_s, now, seen.told.step)
-
-
-def tellable(uploaded: Uploaded, redactor: Redactor) -> Uploaded:
-    """The same without checkpoints whose names or files' names hold a secret: they may stand in no record."""
-    kept = tuple(
-        one
-        for one in uploaded.checkpoints
-        if all(redactor.text(text) == text for text in (one.name, *(file.path for file in one.files)))
-    )
-    return lean.replace(uploaded, checkpoints=kept, trouble=redactor.text(uploaded.trouble))
 
 
 def path_of(home: Home, run: str, job_id: str) -> str:
