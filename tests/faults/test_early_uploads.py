@@ -118,8 +118,12 @@ def test_a_stop_ends_the_upload_too_and_what_was_verified_stays(rig: Rig) -> Non
 
 def test_a_target_that_fails_for_a_while_is_told_and_tried_again(rig: Rig) -> None:
     kept = rig.home / "kept"
-    kept.write_text("a file stands where the folder should be")
-    job = started(rig, "save 1; await go")
+    job = started(rig, "await more; save 1; await go")
+    rig.running(job)
+    # It could be written to before the training; now a file stands where the folder should be.
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.write_text("in the way")
+    (rig.home / "more").touch()
     until(lambda: (early := rig.report(job).early) is not None and early.trouble, 60)
     standing = rig.standing(job)
     assert standing.status is Status.IN_PROGRESS and "uploads fail since" in standing.why
