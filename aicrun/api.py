@@ -51,6 +51,7 @@ from aicrun.lifecycle.deleting import delete_checkpoints as delete_checkpoints
 from aicrun.lifecycle.deleting import doomed as doomed
 from aicrun.lifecycle.ending import Ending as Ending
 from aicrun.lifecycle.events import Happening, Tell
+from aicrun.lifecycle.fetch import Chosen as Chosen
 from aicrun.lifecycle.fetch import fetch as fetch
 from aicrun.lifecycle.fetch import meant_checkpoint as meant_checkpoint
 from aicrun.lifecycle.find import Found as Found

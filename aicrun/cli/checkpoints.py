@@ -96,13 +96,17 @@ def _fetched(screen: Screen, session: api.Session, run: str, wanted: Wanted) -> 
 
 def brought(screen: Screen, session: api.Session, found: api.Found, wanted: Wanted = Wanted()) -> dict[str, object]:
     """Bring a checkpoint of a run and say so; what a document tells of it. From its upload when it is there no more."""
+    chosen: api.Chosen | None = None
     try:
         chosen = api.meant_checkpoint(found, api.checkpoints(session, found), wanted.checkpoint)
+        with Bar(screen) as bar, told_how(screen, found.machine, chosen.place):
+            moved = api.fetch(session, chosen, wanted.to, wanted.replace, bar.tell)
     except api.AicrunError as error:
+        if chosen is not None and error.code != "AIC-E024":
+            # A connection that was lost in the middle is gone on with, from there.
+            raise
         other = api.uploaded.instead(session, found.report.run, error, found)
         return _instead(screen, session, other, wanted)
-    with Bar(screen) as bar, told_how(screen, found.machine, chosen.place):
-        moved = api.fetch(session, chosen, wanted.to, wanted.replace, bar.tell)
     screen.out(moved_lines(screen, moved))
     about = {"run": found.report.run, "machine": found.machine, "checkpoint": api.as_json(chosen.checkpoint)}
     return {**about, **api.as_json(moved)}

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 
-from aicrun.errors import UsageError, Way
+from aicrun.errors import HostRefused, UsageError, Way
+from aicrun.hosts.backend import Backend
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.transfer import Moved, Tell, bring
@@ -62,8 +63,22 @@ def meant_checkpoint(found: Found, seen: Checkpointed, wanted: str) -> Chosen:
 
 
 def fetch(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tell) -> Moved:
-    """Bring it into the folder `to`, under its own name; the files at the top under the run's. Raises as `pull`."""
-    backend = session.backend(chosen.found.machine)
+    """Bring it into the folder `to`, under its own name; the files at the top under the run's.
+
+    Raises as `pull`, and `UsageError` (AIC-E024) when it is removed over there meanwhile.
+    """
+    try:
+        return _brought(session.backend(chosen.found.machine), chosen, to, replace, tell)
+    except HostRefused as error:
+        if error.token != "not_found":
+            raise
+        found, name = chosen.found, chosen.checkpoint.name
+        words = f"{found.report.run}: {name} was removed from {found.machine} meanwhile"
+        look = Way("see what there is", f"aicrun checkpoints {found.report.run}")
+        raise UsageError("AIC-E024", words, ways=(look,)) from error
+
+
+def _brought(backend: Backend, chosen: Chosen, to: str, replace: bool, tell: Tell) -> Moved:
     files = backend.files(chosen.place)
     name = chosen.checkpoint.name
     if name == wire.TOP:

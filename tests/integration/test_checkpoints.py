@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+import sys
 from pathlib import Path
 
+import small_disk
 from integration.project import Project
-from support import until
+from support import end_processes_with, until
 
 TRAINER = """\
 import json, os, struct, sys, time
@@ -28,6 +31,14 @@ for step, loss in ((500, 0.25), (1000, 0.5), (1500, 0.75)):
 print("saved", flush=True)
 while not os.path.exists(os.path.join(os.environ["HOME"], "go")):
     time.sleep(0.05)
+"""
+
+ADDS = """
+import sys, time
+with open(sys.argv[1], "ab", 0) as stream:
+    while True:
+        stream.write(b"x")
+        time.sleep(0.002)
 """
 
 
@@ -170,3 +181,73 @@ def test_one_checkpoint_is_uploaded_by_its_name_and_no_other(project: Project) -
     assert project.run("upload", "quick").returncode == 0
     manifest = json.loads(next(kept.rglob("aicrun-manifest.json")).read_text())
     assert [file["path"] for file in manifest["files"]] == ["checkpoint-1/model.bin", "checkpoint-2/model.bin"]
+
+
+def begun(project: Project, to: str) -> tuple[subprocess.Popen[str], Path | None]:
+    """A fetch, and the part that grows; None where it was too quick to be seen."""
+    client = project.popen("fetch", "quick", "checkpoint-1000", "-o", to)
+    place = project.folder / to / "checkpoint-1000"
+
+    def part() -> Path | None:
+        with contextlib.suppress(FileNotFoundError):
+            return next((one for one in place.glob(".*.aicrun-part") if one.stat().st_size), None)
+        return None
+
+    until(lambda: part() or client.poll() is not None, 60)
+    return client, part()
+
+
+def test_what_happens_in_the_middle_of_a_fetch(project: Project, tmp_path: Path) -> None:
+    """The client is killed, the disk here has no room, the file is written to, the checkpoint is removed over there."""
+    folder = saved(project) / "checkpoint-1000"
+    size = 128 << 20
+    with (folder / "a.bin").open("wb") as stream:
+        stream.truncate(size)
+    project.person.home.joinpath("go").touch()
+    assert project.run("wait", "quick").returncode == 0
+
+    for attempt in range(9):
+        client, part = begun(project, f"one-{attempt}")
+        client.kill()
+        client.communicate()
+        if part is not None and part.exists():
+            break
+    assert part is not None and part.stat().st_size <= size
+    inode = part.stat().st_ino
+    done = project.run("fetch", "quick", "checkpoint-1000", "-o", f"one-{attempt}")
+    assert done.returncode == 0, flat(done)
+    came = project.folder / f"one-{attempt}/checkpoint-1000/a.bin"
+    assert came.stat().st_ino == inode and came.stat().st_size == size and not part.exists()
+
+    with small_disk.small(tmp_path / "disk", "size=1m", end=lambda: end_processes_with(project.person.mark)) as disk:
+        done = project.run("fetch", "quick", "checkpoint-1000", "-o", str(disk))
+        assert done.returncode == 14 and "needs 128.0 MiB more here, and 1.0 MiB are free" in flat(done), flat(done)
+        assert not [path for path in disk.rglob("*") if path.is_file()]
+
+    with Writing(folder / "a.bin"):
+        done = project.run("fetch", "quick", "checkpoint-1000", "-o", "two")
+    assert done.returncode == 14 and "it changes while it is read" in flat(done), flat(done)
+    assert not (project.folder / "two/checkpoint-1000/a.bin").exists()
+
+    for attempt in range(9):
+        client, _ = begun(project, f"three-{attempt}")
+        folder.rename(folder.with_name("aside"))
+        said = " ".join(client.communicate()[1].split())
+        if client.returncode:
+            break
+        folder.with_name("aside").rename(folder)
+    assert client.returncode == 3 and "checkpoint-1000 was removed from here meanwhile" in said, said
+
+
+class Writing:
+    """Somebody who adds to a file all the time."""
+
+    def __init__(self, path: Path) -> None:
+        self._child = subprocess.Popen([sys.executable, "-c", ADDS, str(path)])
+
+    def __enter__(self) -> None:
+        """It goes on."""
+
+    def __exit__(self, *error: object) -> None:
+        self._child.kill()
+        self._child.wait()
