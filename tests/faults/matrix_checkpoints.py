@@ -57,6 +57,7 @@ CHECKPOINTS: dict[str, Row] = {
         PLANS["E08"].what,
         (
             *PLANS["E08"].tests,
+            SERVERS + "test_a_state_folder_that_is_full_fails_the_upload_alone",
             SERVERS + "test_a_disk_that_fills_while_a_checkpoint_is_written_keeps_the_ones_before_and_uploads_those",
         ),
     ),
@@ -64,6 +65,7 @@ CHECKPOINTS: dict[str, Row] = {
         "a session of an hour ended in the middle of a large upload",
         (
             SERVERS + "test_a_login_that_runs_out_in_the_middle_is_waited_for_and_nothing_is_sent_twice",
+            SERVERS + "test_wrong_keys_end_the_run_before_anything_trains",
             SERVERS + "test_keys_that_came_with_the_run_cannot_be_renewed_and_the_next_upload_brings_new_ones",
         ),
     ),

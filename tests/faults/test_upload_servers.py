@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 import s3_rig
-from agent_rig import Rig, children, command_line
+from agent_rig import Rig, children, command_line, lives
+from faults.test_disks import fill
 from s3_rig import KEY, S3, SECRET
 from small_disk import small
 from support import until
@@ -113,6 +114,18 @@ def failed(report: JobReport) -> str:
     assert (standing.status, standing.reason, standing.code) == (Status.FAILED, "upload_failed", 0), standing
     assert report.upload is not None and not report.upload.verified
     return report.upload.error
+
+
+@pytest.mark.parametrize("tool", SOON)
+def test_wrong_keys_end_the_run_before_anything_trains(place: Place, tool: str) -> None:
+    wrong = keys()
+    wrong["AWS_SECRET_ACCESS_KEY"]["value"] = "another-secret-of-a-test"
+    job = place.trained(tool, wrong)
+    standing = status_of(place.rig.ended(job, END_S))
+    log = place.rig.log(job, "setup")
+    assert (standing.status, standing.reason) == (Status.FAILED, "setup_failed"), log
+    assert b"secrets AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for: upload" in log and b"trying again" not in log, log
+    assert b"another-secret" not in log and not (place.rig.home / "starts").exists()
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -237,6 +250,18 @@ def test_a_keeper_that_is_killed_alone_leaves_an_upload_that_goes_on_and_counts(
     os.kill(place.rig.keeper(job), signal.SIGKILL)
     place.way.bytes_per_s = 0
     assert status_of(place.rig.ended(job, END_S)).status is Status.SUCCEEDED and place.arrived()
+
+
+def test_a_state_folder_that_is_full_fails_the_upload_alone(small_disk: Path, place: Place) -> None:
+    """A tool's errand needs some room of our own, for links to what it sends, and for its log."""
+    job = place.trained("rclone", keys(), 'while [ ! -e "$HOME/go" ]; do sleep 0.05; done')
+    until(lambda: place.rig.standing(job).phase == "training", END_S)
+    filler = fill(small_disk)
+    (place.rig.home / "go").touch()
+    failed(place.rig.ended(job, END_S))
+    until(lambda: not lives(place.rig.keeper(job)), END_S)
+    filler.unlink()
+    assert place.again(job, secrets=keys()).status is Status.SUCCEEDED and place.arrived()
 
 
 FILLS = """
