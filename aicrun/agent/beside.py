@@ -68,7 +68,7 @@ class Beside:
         if not self._pid:
             return
         self._tell_to_end()
-        until = time.monotonic() + LEAVES_S
+        until = time.monotonic() + hooks.number("LEAVES_S", int(LEAVES_S))
         while self._lives():
             if time.monotonic() > until:
                 tree = family.Family(self._order.job_id, self._pid).members()

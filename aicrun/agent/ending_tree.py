@@ -112,8 +112,10 @@ class Ending:
             members = self._members()
             empty = empty + 1 if not members and self._alone() else 0
             if not empty and time.monotonic() >= self._kill_at:
-                family.kill_all(members, self._near())
-                self._tell_stuck(members)
+                near = self._near()
+                family.kill_all(members, near)
+                # One that a process beside the command has left behind is ours as well, and carries no mark.
+                self._tell_stuck(members or near.members())
             children.wait(self._busy_tick_s())
         note(self._tree.job_dir, "leftovers_killed", detail=self._tree.step)
 

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import List, Mapping, Optional, Tuple
 
-from aicrun.agent import early_upload, launch, own_outputs, pruning, uploaded, vault
+from aicrun.agent import early_upload, hooks, launch, own_outputs, pruning, uploaded, vault
 from aicrun.agent.delivery import Delivery, checkpoint_of, sent_of, target_of, tellable
 from aicrun.agent.delivery import manifest_of as manifest_of
 from aicrun.agent.delivery import moved as delivery_moved
@@ -45,12 +45,12 @@ def main(job_folder: str) -> int:
             return 1
         only = read_json(os.path.join(job_folder, names.UPLOAD_ONLY))
         if only is not None:
-            launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), WAITS_S)
+            _wait_for_others(job_folder)
             return early_upload.one(home, request, request.upload, str(only.get("name", "")))
         path = os.path.join(home.record_dir(request.run, request.job_id), names.UPLOAD_RESULT)
         # Now, for a disk that is full by then shall not lose what was uploaded.
         keep_room(path, RESULT_BYTES)
-        launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), WAITS_S)
+        _wait_for_others(job_folder)
         whole = _Whole(request, request.upload, own_outputs.rule_of(home, request))
         where = (os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
         result, after = whole.run(*where, uploaded.of_run(home, request))
@@ -70,6 +70,12 @@ def main(job_folder: str) -> int:
         end_by_signal()
         return 1
     return 0 if result.verified else 1
+
+
+def _wait_for_others(job_folder: str) -> None:
+    """From now on no other upload of the job writes to the target; raises `Refused` when one does not end."""
+    if launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), hooks.number("UPLOAD_WAITS_S", int(WAITS_S))) is None:
+        raise Refused("busy", "another upload of this job has not ended: see who holds %s" % names.UPLOAD_LOCK)
 
 
 def _remember(home: Home, request: JobRequest, after: uploaded.Uploaded) -> None:
