@@ -12,12 +12,14 @@ from typing import Any
 from aicrun.spec.endings import ending_help
 from aicrun.spec.findings import Finding, Range, range_of
 from aicrun.spec.grammar import Grammar, kinds_of, nearest
-from aicrun.spec.measures import is_measure, measure_finding
+from aicrun.spec.measures import counted_cards, is_measure, measure_finding
 from aicrun.spec.nodes import Node, Path, dotted
 from aicrun.spec.validity import Schema, is_kind, strict_pattern
 from aicrun.spec.values import as_yaml, kind_of, short
 from aicrun.spec.wrong_type import type_finding
 
+# How a number of cards is called elsewhere.
+_COUNTS = frozenset(("gpus", "num_gpus", "n_gpus", "ngpus", "gpu_count", "cards", "num_cards", "accelerators"))
 # The nearest name costs a millisecond; a file with more unknown keys than this is no spec.
 _MOST_NEAREST = 50
 
@@ -160,6 +162,9 @@ class _Speaker:
             topic = "machines"
         here = f"all keys here: aicrun explain {topic}"
         help_ = f'did you mean "{meant}"? {here}' if meant else here
+        count = counted_cards(node.at(key)) if key.lower() in _COUNTS and self.grammar.name == "run" else ""
+        if count and fault.path in ((), ("machine",)):
+            help_ = f"cards are counted below machine: {count}"
         return Finding(
             "AIC-E110", f'unknown key "{short(dotted(path))}"', range_of(node.keys[key]), path, helps=(help_,)
         )
@@ -203,7 +208,8 @@ class _Speaker:
             return
         least, most = field.get("minimum"), field.get("maximum")
         message = f"{self._name(fault)} is {least} to {most:,}, here it is {short(node.text or '')}"
-        yield Finding("AIC-E117", message, range_of(node), fault.path, helps=(f"write {self._example(field)}",))
+        help_ = f"write {least if fault.keyword == 'minimum' else most}"
+        yield Finding("AIC-E117", message, range_of(node), fault.path, helps=(help_,))
 
     def _example(self, field: Schema) -> str:
         return as_yaml(field.get("examples", ["…"])[0])

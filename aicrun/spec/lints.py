@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from aicrun.spec.findings import Finding, part_of, range_of
 from aicrun.spec.nodes import Node, dotted
 from aicrun.spec.placeholders import FORM
+from aicrun.spec.secrets import sounds_secret
 from aicrun.spec.sizes import cards, duration_s
 from aicrun.spec.unsupported import upload_example
 from aicrun.spec.values import short
@@ -182,6 +183,8 @@ def _env(root: Node) -> Iterator[Finding]:
         if found:
             message = f'nothing expands "{found.group()}" in "{dotted(path)}"; it reaches the job as typed'
             help_ = "write the path itself, use ${machine.data}, or set it inside the command"
+            if sounds_secret(name):
+                help_ = f"a secret's value comes from your environment: secrets: [{name}], and no line in env"
             yield Finding("AIC-W212", message, range_of(node), path, helps=(help_,))
 
 

@@ -12,6 +12,8 @@ from aicrun.spec.values import as_yaml, short
 
 _TITLES = ("a size", "a duration", "a percentage", "a range of")
 _NUMBER = re.compile(r"[+]?[0-9]+(?:\.[0-9]+)?")
+# More than a machine has is meant as a size.
+_MOST_CARDS = 16
 _STARTS_RANGE = re.compile(r"[0-9](?!.*\.\.)")
 _OTHER_UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]+)")
 # What people write for a unit, by its first letters, lower case.
@@ -39,8 +41,20 @@ def measure_finding(path: Path, field: Schema, node: Node) -> Finding:
     return Finding("AIC-E122", message, range_of(node), path, notes=notes, helps=(help_,))
 
 
+def counted_cards(node: Node | None) -> str:
+    """How the number of cards that `node` holds is written; empty where it holds none that a machine has."""
+    if node is None or type(node.value) is not int or not 1 <= node.value <= _MOST_CARDS:
+        return ""
+    return f"gpu: {{vram: 20GiB, count: {node.value}}}"
+
+
 def _no_unit(path: Path, title: str, example: str, node: Node) -> Finding:
     text = node.text or ""
+    count = counted_cards(node) if path == ("machine", "gpu") else ""
+    if count:
+        message = f'"machine.gpu" is a size of free memory, and {text} has no unit'
+        help_ = f"for a number of cards: {count}; for memory: {text}GiB"
+        return Finding("AIC-E121", message, range_of(node), path, helps=(help_,))
     unit = re.sub(r"^.*?[0-9.]+ ?", "", example)
     message = f'"{dotted(path)}" is {title} and {text} has no unit'
     notes: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ Each rule passes over fields of the wrong type, which the schema has told alread
 
 from __future__ import annotations
 
+import posixpath
 import re
 import warnings
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ TARGETS = {
     ),
     "file": (("copy",), re.compile(r"file:(?:/|~/|\$\{)[^\n]*|file:~")),
 }
+_KERNEL = ("/proc", "/sys", "/dev")
 _OWNED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
@@ -50,6 +52,7 @@ def rule_findings(root: Node, folder: str) -> Iterator[Finding]:
     yield from _cards(root)
     yield from _ranges(root)
     yield from _paths(root)
+    yield from _too_wide(root)
     yield from setup_findings(root)
     yield from _upload(root)
     yield from _moments(root)
@@ -133,6 +136,37 @@ def _paths(root: Node) -> Iterator[Finding]:
             message = f'"{dotted(path)}" stays below {top}, and "{short(text)}" leads out of it'
             help_ = f"write it relative to {'it' if path[0] == 'resume' else 'the top of the tree'}, without .."
             yield Finding("AIC-E124", message, range_of(node), path, helps=(help_,))
+
+
+def _too_wide(root: Node) -> Iterator[Finding]:
+    """Folders that hold far more than a run's own: they would be laid full, or uploaded whole."""
+    for path, what, instead in (
+        (("workspace",), "the run's own folder", "~/aic-jobs/sft-run"),
+        (("checkpoints", "path"), "the folder of the run's checkpoints", "out, or /data/out/${run.id}"),
+    ):
+        node = root.at(*path)
+        text = node.text if node is not None else None
+        whole = _whole(text) if text else ""
+        if node is not None and whole:
+            message = f'"{dotted(path)}" is {what}, and "{short(text or "")}" is {whole}'
+            yield Finding("AIC-E124", message, range_of(node), path, helps=(f"write a folder of its own: {instead}",))
+    target = root.at("checkpoints", "upload", "to")
+    folder = target.text.removeprefix("file:") if target is not None and target.text else ""
+    if target is not None and target.text != folder and _whole(folder):
+        message = f'"checkpoints.upload.to" is a folder of uploads, and "{short(folder)}" is {_whole(folder)}'
+        path = ("checkpoints", "upload", "to")
+        yield Finding("AIC-E127", message, range_of(target), path, helps=("write file:~/checkpoints/",))
+
+
+def _whole(text: str) -> str:
+    """What `text` names that is far more than one folder; empty for a folder that a run may have."""
+    place = "/" + posixpath.normpath(text).lstrip("/") if text.startswith("/") else posixpath.normpath(text)
+    if place == "/":
+        return "the whole machine"
+    if place == ".":
+        return "the whole working tree"
+    kernel = next((top for top in _KERNEL if place == top or place.startswith(top + "/")), "")
+    return "" if not kernel or place.startswith("/dev/shm") else "the kernel's"
 
 
 def _input_paths(root: Node) -> Iterator[Path]:
@@ -264,13 +298,19 @@ def _owned(root: Node) -> Iterator[Finding]:
 def _secrets(root: Node) -> Iterator[Finding]:
     """A secret is named once, is no variable of `env` as well, and has one place that its value comes from."""
     secrets, env = root.at("secrets"), root.at("env")
-    seen = dict(env.keys) if env is not None else {}
+    in_env = env.keys if env is not None else {}
+    seen: dict[str, Node] = {}
     for number, item in enumerate(secrets.elements() if secrets is not None else ()):
         path: Path = ("secrets", number)
         for name, key, source in _named(item):
             if name.startswith("AICRUN_") or name in _OWNED:
                 message, helps = f"aicrun sets {name} itself", ("use another name",)
                 yield Finding("AIC-E129", message, range_of(key), path, helps=helps)
+            elif name in in_env:
+                also = (range_of(in_env[name]), "a value that anybody may read")
+                message, helps = f"{name} is a secret and stands in env too", ("remove it from env",)
+                yield Finding("AIC-E114", message, range_of(key), path, "and a secret", helps=helps, also=also)
+            # The same name twice as plain text is told by the schema.
             elif name in seen and not (seen[name].value == key.value == item.text):
                 also = (range_of(seen[name]), "first here")
                 message = f"{name} is named twice"

@@ -55,9 +55,14 @@ def flags_in(command: str) -> list[tuple[str, str]]:
     return [(match["flag"], match["value"]) for match in SECRET_FLAG.finditer(command)]
 
 
+def sounds_secret(name: str) -> bool:
+    """True when a variable's name sounds secret, whatever its value."""
+    return bool(_SECRET_NAME.search(name))
+
+
 def is_secret_by_name(name: str, value: str) -> bool:
     """True when a variable's name sounds secret and its value could be one (not a path, a word, a placeholder)."""
-    if not _SECRET_NAME.search(name) or value.startswith(("/", "~", "./")) or not _SECRET_VALUE.fullmatch(value):
+    if not sounds_secret(name) or value.startswith(("/", "~", "./")) or not _SECRET_VALUE.fullmatch(value):
         return False
     return not value.isalpha() or len(value) >= 16
 

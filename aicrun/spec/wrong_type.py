@@ -33,9 +33,24 @@ def _advice(path: Path, kinds: tuple[str, ...], field: Schema, node: Node) -> tu
     if text is not None and "string" in kinds and not isinstance(node.value, str):
         return "", f'put it into quotes: "{short(text)}"'
     if isinstance(field.get("examples", [None])[0], (dict, list)):
+        example = _with_number(field, node) or example
         key = f"{path[-1]}: " if isinstance(path[-1], str) else ""
         return "", f"write {key}{example}"
-    return "", f"write {example}" if example else "see aicrun explain"
+    if "string" in kinds and not example and isinstance(path[-1], str):
+        return "", f'write one text: {path[-1]}: "…"'
+    return "", f"write {example}" if example else f"its form: aicrun explain {_topic(path)}"
+
+
+def _with_number(field: Schema, node: Node) -> str:
+    """The mapping that was meant by a number alone: of the one key that must be there; empty when there is none."""
+    needed = field.get("required", ())
+    of_key = field.get("properties", {}).get(needed[0], {}) if len(needed) == 1 else {}
+    is_whole = isinstance(node.value, int) and not isinstance(node.value, bool)
+    return as_yaml({needed[0]: node.value}) if is_whole and of_key.get("type") == "integer" else ""
+
+
+def _topic(path: Path) -> str:
+    return ".".join(str(step) for step in path if isinstance(step, str))
 
 
 def _of_boolean(text: str) -> tuple[str, str]:
