@@ -112,7 +112,7 @@ class Applying:
         self._screen.out([""])
         if not self._agreed(planned):
             self._screen.err(["Nothing has been changed."])
-            return self._document(planned.plan, (), Exit.DONE)
+            return self._document(planned.plan, (), Exit.INTERRUPTED)
         second = _Second(self)
         outcomes = api.apply(self._session, planned, second.approve, self._tell, again=not self._saved)
         shown = second.planned or planned

@@ -13,6 +13,8 @@ from aicrun.errors import Exit, UsageError, Way
 from aicrun.spec.sizes import duration_s
 
 _WEEK = "7d"
+# As many machines are offered by their whole command; the row above names all.
+_NAMED = 3
 
 
 @click.command("notes", epilog='Example: aicrun notes here --add "Card 2 has a loud fan"')
@@ -46,7 +48,10 @@ def machine_of(session: api.Session, name: str | None) -> str:
         return session.machine(name).name
     if len(names) == 1:
         return names[0]
-    raise UsageError("AIC-E006", "which machine?", facts=(("machines", ", ".join(names)),))
+    context = click.get_current_context()
+    verb, typed = context.command_path, context.find_root().obj.typed
+    ways = tuple(Way(f"on {one}", typed.replace(verb, f"{verb} {one}", 1)) for one in names[:_NAMED])
+    raise UsageError("AIC-E006", "which machine?", facts=(("machines", ", ".join(names)),), ways=ways)
 
 
 @click.command("doctor", epilog="Example: aicrun doctor here")
@@ -87,13 +92,14 @@ def gc_command(screen: Screen, machine: str | None, dry_run: bool, older_than: s
     with open_session(screen, machines) as (session, _):
         name = machine_of(session, machine)
         rows = api.gc(session, name, True, seconds)
+        code = Exit.DONE
         if rows and not dry_run:
             screen.err(gc_lines(screen, name, rows, True)[:-1])
             if agreed(screen, f"Remove this from {name}?", yes):
                 rows = api.gc(session, name, False, seconds)
             else:
-                dry_run = True
+                dry_run, code = True, Exit.INTERRUPTED
         screen.out(gc_lines(screen, name, rows, dry_run))
     if screen.json:
         screen.document("gc", {"machine": name, "dry_run": dry_run, "rows": list(rows)})
-    return Exit.DONE
+    return code

@@ -97,7 +97,7 @@ def _of_offered(screen: Screen, path: str, machines: str, new: tuple[str, ...]) 
     chosen = _chosen(screen, "Try which? Numbers or names, as 1,2; Enter for none:", dict(enumerate(new, 1)))
     if not chosen:
         screen.err(["Nothing was written."])
-        return Exit.DONE
+        return Exit.INTERRUPTED
     began = time.monotonic()
     with open_session(screen, machines) as (session, _):
         fleet = api.tried_all(session, tuple(Machine(name, SshReach(name)) for name in chosen))

@@ -13,7 +13,7 @@ from aicrun.cli.options import FILE, with_json, with_machines
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.transfer import Bar, moved_lines
 from aicrun.cli.waiting import open_session
-from aicrun.errors import Exit, HostRefused, HostUnreachable, UsageError, Way
+from aicrun.errors import Exit, HostRefused, HostUnreachable, TransferFailed, UsageError, Way
 
 
 @click.command("push", epilog="Example: aicrun push corpus/ lab:/data/")
@@ -32,7 +32,7 @@ def push_command(screen: Screen, path: str, there: str, replace: bool, machines:
     with open_session(screen, machines) as (session, _), Bar(screen) as bar:
         session.machine(machine)
         interruptible(screen, f"aicrun push {path} {there}")
-        with told_how(screen, machine, to):
+        with told_how(screen, machine, to, sends=True):
             moved = api.transfer.push(session, path, machine, to, replace, bar.tell)
     return _done(screen, "push", moved)
 
@@ -64,8 +64,11 @@ def _there(text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def told_how(screen: Screen, machine: str, path: str) -> Iterator[None]:
-    """A refusal of the machine's, and a connection that is lost, get the command to type next."""
+def told_how(screen: Screen, machine: str, path: str, sends: bool = False) -> Iterator[None]:
+    """A refusal of the machine's, and a connection that is lost, get the command to type next.
+
+    A transfer that was refused could not be done: it ends as every other of those, `TransferFailed`.
+    """
     try:
         yield
     except HostUnreachable as error:
@@ -75,13 +78,14 @@ def told_how(screen: Screen, machine: str, path: str) -> Iterator[None]:
         quoted = shlex.quote(path) if not path.startswith("~/") else "~/" + shlex.quote(path[2:])
         folder = quoted.rpartition("/")[0] or "/"
         look = Way("look what is there", f"aicrun exec {machine} -- {shlex.quote(f'ls -ld {quoted}')}")
+        verb, what = ("mkdir -p", "make that folder") if sends else ("ls -la", "look what is there")
         ways = {
             "exists": (Way("replace it", f"{screen.typed} --replace"),),
-            "not_found": (Way("look what is there", f"aicrun exec {machine} -- {shlex.quote(f'ls -la {folder}')}"),),
+            "not_found": (Way(what, f"aicrun exec {machine} -- {shlex.quote(f'{verb} {folder}')}"),),
             "unwritable": (look, Way("room and rights there", f"aicrun doctor {machine}")),
         }
-        error.ways = error.ways or ways.get(error.token, (look,))
-        raise
+        told = error.ways or ways.get(error.token, (look,))
+        raise TransferFailed(error.code, error.message, facts=error.facts, ways=told) from error
 
 
 def interruptible(screen: Screen, again: str) -> None:

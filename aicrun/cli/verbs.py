@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from aicrun import api
@@ -11,7 +15,7 @@ from aicrun.cli.views.deleting import doomed_lines, goes_words
 from aicrun.cli.views.endings import ending_lines, headline, kept_line, last_line, uploaded_row
 from aicrun.cli.views.steps import Story
 from aicrun.cli.waiting import open_session
-from aicrun.errors import Exit, UsageError, Way
+from aicrun.errors import AicrunError, Exit, HostRefused, TransferFailed, UsageError, Way
 from aicrun.plan.words import ago, harmless, size
 from aicrun.spec.model import UploadSpec
 from aicrun.spec.sizes import duration_s
@@ -37,7 +41,8 @@ def stop_command(screen: Screen, run: str, grace: str, yes: bool, machines: str)
             return _done(screen, "stop", found)
         if not agreed(screen, f"Stop {found.report.run} on {found.machine}?{_lost(found)}", yes):
             screen.err(["Nothing was stopped."])
-            return _done(screen, "stop", found)
+            _done(screen, "stop", found)
+            return Exit.INTERRUPTED
         screen.interrupted = (
             f"The wish to stop {found.report.run} stands on {found.machine}; the stop goes on there.",
         )
@@ -46,6 +51,26 @@ def stop_command(screen: Screen, run: str, grace: str, yes: bool, machines: str)
     stopped = found.standing.status.terminal
     _done(screen, "stop", found)
     return Exit.DONE if stopped else api.exit_of(found)
+
+
+@contextmanager
+def _told_how(found: api.Found, kind: type[AicrunError] | None = None) -> Iterator[None]:
+    """What the machine refuses gets the command that goes first; it becomes an error of `kind`, if one is given."""
+    try:
+        yield
+    except HostRefused as error:
+        run = shlex.quote(found.report.run)
+        ways = {
+            "not_finished": (Way("stop it first", f"aicrun stop {run}"), Way("or wait for it", f"aicrun wait {run}")),
+            "nothing_to_upload": (
+                Way("bring its checkpoint here", f"aicrun fetch {run}"),
+                Way("what the next start uploads", "aicrun explain checkpoints.upload"),
+            ),
+        }
+        error.ways = error.ways or ways.get(error.token, ())
+        if kind is None:
+            raise
+        raise kind(error.code, error.message, facts=error.facts, ways=error.ways) from error
 
 
 def _done(screen: Screen, kind: str, found: api.Found) -> int:
@@ -96,7 +121,8 @@ def upload_command(screen: Screen, /, run: str, checkpoint: str, machines: str, 
             screen.out([f"{found.report.run} is uploaded and verified already: {harmless(done.destination)}"])
             return _done(screen, "upload", found)
         screen.interrupted = (f"The upload of {found.report.run} goes on on {found.machine}.",)
-        found = api.upload(session, found, Story(screen).tell, goal=goal)
+        with _told_how(found, TransferFailed):
+            found = api.upload(session, found, Story(screen).tell, goal=goal)
         result = found.report.upload
         verified = result is not None and result.verified
         if verified:
@@ -154,20 +180,26 @@ def delete_command(screen: Screen, run: str, checkpoints: bool, yes: bool, machi
     """Remove an ended run's records and logs. Its workspace stays, and its checkpoints do without --checkpoints."""
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
-        doomed = api.doomed(session, found) if checkpoints else None
-        which = f"job {found.report.job_id}, {found.standing.status.value}"
-        if doomed is not None:
-            screen.err(doomed_lines(screen, found, doomed))
-        what = f"{goes_words(doomed)} and the" if doomed is not None and doomed.removed.names else "the"
-        if not agreed(screen, f"Delete {what} records and logs of {found.report.run} ({which})?", yes):
-            screen.err(["Nothing was deleted."])
-            return _done(screen, "delete", found)
-        left = [f"kept: {kept}"] if doomed is None and (kept := kept_line(found)) else []
-        if doomed is not None:
-            removed = api.delete_checkpoints(session, found, doomed)
-            screen.out([f"deleted {goes_words(doomed)} on {found.machine}: {harmless(removed.path)}"])
-        found = api.delete(session, found)
-        screen.out([f"deleted the records and logs of {found.report.run}, job {found.report.job_id}", *left])
+        with _told_how(found):
+            return _deleted(screen, session, found, checkpoints, yes)
+
+
+def _deleted(screen: Screen, session: api.Session, found: api.Found, checkpoints: bool, yes: bool) -> int:
+    doomed = api.doomed(session, found) if checkpoints else None
+    which = f"job {found.report.job_id}, {found.standing.status.value}"
+    if doomed is not None:
+        screen.err(doomed_lines(screen, found, doomed))
+    what = f"{goes_words(doomed)} and the" if doomed is not None and doomed.removed.names else "the"
+    if not agreed(screen, f"Delete {what} records and logs of {found.report.run} ({which})?", yes):
+        screen.err(["Nothing was deleted."])
+        _done(screen, "delete", found)
+        return Exit.INTERRUPTED
+    left = [f"kept: {kept}"] if doomed is None and (kept := kept_line(found)) else []
+    if doomed is not None:
+        removed = api.delete_checkpoints(session, found, doomed)
+        screen.out([f"deleted {goes_words(doomed)} on {found.machine}: {harmless(removed.path)}"])
+    found = api.delete(session, found)
+    screen.out([f"deleted the records and logs of {found.report.run}, job {found.report.job_id}", *left])
     if screen.json:
         more = {} if doomed is None else {"checkpoints": api.as_json(doomed.removed)}
         screen.document("delete", {**api.document_of(found), **more})

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 
-from aicrun.errors import HostRefused, UsageError, Way
+from aicrun.errors import HostRefused, TransferFailed, UsageError, Way
 from aicrun.hosts.backend import Backend
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.session import Session
@@ -38,19 +38,19 @@ def meant_checkpoint(found: Found, seen: Checkpointed, wanted: str) -> Chosen:
     """The checkpoint that a person names: `latest`, `best`, a name, or four or more digits of an id.
 
     `latest` is the newest that is whole, `best` the one of those with the lowest eval loss. Raises `UsageError`
-    (AIC-E024) when there is none, (AIC-E025) for one that is not whole.
+    (AIC-E024) for a name that none has, `TransferFailed` where there is none (AIC-E024) or it is not whole (AIC-E025).
     """
     run, whole = found.report.run, [one for one in seen.checkpoints if one.complete in (wire.YES, wire.SETTLED)]
     look = Way("see what there is", f"aicrun checkpoints {found.called}")
     if wanted == LATEST:
         if not whole:
             what = "no checkpoint of it is whole yet" if seen.checkpoints else "it has saved no checkpoint"
-            raise UsageError("AIC-E024", f"{run}: {what}", ways=(look,))
+            raise TransferFailed("AIC-E024", f"{run}: {what}", ways=(look,))
         return _checked(Chosen(found, seen.path, whole[0]))
     if wanted == BEST:
         rated = [(one.eval_loss, place) for place, one in enumerate(whole) if one.eval_loss is not None]
         if not rated:
-            raise UsageError("AIC-E024", f"{run}: no checkpoint that is whole tells an eval loss", ways=(look,))
+            raise TransferFailed("AIC-E024", f"{run}: no checkpoint that is whole tells an eval loss", ways=(look,))
         return _checked(Chosen(found, seen.path, whole[min(rated)[1]]))
     named = [one for one in seen.checkpoints if one.name == wanted]
     named = named or [one for one in seen.checkpoints if len(wanted) >= _ID_LEAST and one.id.startswith(wanted)]
@@ -94,8 +94,8 @@ def _checked(chosen: Chosen) -> Chosen:
         why = one.why or "it changed less than a minute ago"
         pull = Way("bring it as it is", f"aicrun pull {chosen.found.machine}:{chosen.place} .")
         what = f"{one.name} is none of {run}'s" if one.complete == wire.OTHER else f"{one.name} of {run} is not whole"
-        raise UsageError("AIC-E025", f"{what}: {why}", ways=(pull,))
+        raise TransferFailed("AIC-E025", f"{what}: {why}", ways=(pull,))
     if "/" in one.name or one.name in ("", ".."):
         told = f"{chosen.found.machine} tells a checkpoint whose name leads elsewhere: {one.name!r}"
-        raise UsageError("AIC-E024", told)
+        raise TransferFailed("AIC-E024", told)
     return chosen

@@ -111,9 +111,9 @@ def opened(session: Session, uploaded: Uploaded) -> Manifest:
 def fetch(session: Session, uploaded: Uploaded, found: Manifest, part: Part, way: tuple[str, bool, Tell]) -> Moved:
     """Bring a checkpoint out of an upload; `way` is the folder it goes into, whether it replaces, and who is told.
 
-    What was whole when an earlier call was cut off is not brought again. Raises `UsageError` (AIC-E020) when something
-    else is there already, `TransferFailed`: AIC-E645 when what arrived is not what the manifest says, AIC-E646 when it
-    has no place here, AIC-E647 when it cannot be brought.
+    What was whole when an earlier call was cut off is not brought again. Raises `TransferFailed`: AIC-E020 when
+    something else is there already, AIC-E645 when what arrived is not what the manifest says, AIC-E646 when it has no
+    place here, AIC-E647 when it cannot be brought.
     """
     to, replaces, tell = way
     top = os.path.join(to, found.run if part.name == "." else part.name)

@@ -62,7 +62,7 @@ def place_of(text: str) -> tuple[str, str] | None:
 def pull(session: Session, machine: str, path: str, to: str, replace: bool, tell: Tell) -> Moved:
     """Bring a file or folder here; `to` is a folder that is there, or the new name.
 
-    Raises `UsageError` (AIC-E020) when something else is there already, before anything is brought; `TransferFailed`
+    Raises `TransferFailed` (AIC-E020) when something else is there already, before anything is brought; also
     (AIC-E645) when a file is not what was sent; what the machine refuses.
     """
     backend = session.backend(session.machine(machine).name)
@@ -159,7 +159,7 @@ def _key(session: Session, place: str, state: os.stat_result) -> str:
 
 def _unwritable(place: str, error: OSError) -> AicrunError:
     if isinstance(error, FileExistsError):
-        return UsageError("AIC-E020", f"{place} is there already", ways=(Way("replace it", "--replace"),))
+        return TransferFailed("AIC-E020", f"{place} is there already", ways=(Way("replace it", "--replace"),))
     folder = os.path.dirname(os.path.abspath(place))
     ways = (Way("look at the folder", f"ls -ld {shlex.quote(folder)}"), Way("and at its room", "df -h ."))
     return TransferFailed("AIC-E646", f"{place} cannot be written here: {error.strerror}", ways=ways)
@@ -195,7 +195,7 @@ def _beyond(path: str, name: str) -> str:
 
 
 def is_there(place: str, size: int, replace: bool, sha256: Callable[[], str]) -> bool:
-    """True when exactly this file is in place already; raises `UsageError` (AIC-E020) when another one is."""
+    """True when exactly this file is in place already; raises `TransferFailed` (AIC-E020) when another one is."""
     try:
         state = os.lstat(place)
     except FileNotFoundError:
@@ -205,7 +205,7 @@ def is_there(place: str, size: int, replace: bool, sha256: Callable[[], str]) ->
         return True
     if replace and is_file:
         return False
-    raise UsageError("AIC-E020", f"{place} is there already and differs", ways=(Way("replace it", "--replace"),))
+    raise TransferFailed("AIC-E020", f"{place} is there already and differs", ways=(Way("replace it", "--replace"),))
 
 
 def check_room(place: str, lacks_bytes: int) -> None:

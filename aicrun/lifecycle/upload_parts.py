@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from aicrun.errors import UsageError, Way
+from aicrun.errors import AicrunError, TransferFailed, UsageError, Way
 from aicrun.lifecycle.fetch import BEST, LATEST
 from aicrun.lifecycle.fetch_upload import File, Manifest, Part
 from aicrun.lifecycle.ledger import Uploaded
@@ -43,7 +43,7 @@ def meant_part(found: Manifest, uploaded: Uploaded, wanted: str) -> Part:
     """The checkpoint that a person names: `latest`, `best`, a name, or four or more digits of an id.
 
     Where nobody knows what the host told of them, or the upload went on since, the latest is the one with the highest
-    number at its end. Raises `UsageError` (AIC-E024) when there is none, or it cannot be told.
+    number at its end. Raises `UsageError` (AIC-E024) for a name that none has, `TransferFailed` when it cannot be told.
     """
     told = _told(uploaded.saved) if uploaded.manifest == found.sha256 else ()
     there = {part.name: part for part in parts(found)}
@@ -66,7 +66,7 @@ def meant_part(found: Manifest, uploaded: Uploaded, wanted: str) -> Part:
         named = [part for part in there.values() if _id(found.run_id, part.name).startswith(wanted)]
     if len(named) != 1:
         what = "more than one checkpoint" if named else "no checkpoint"
-        raise _none(found, there, f"{what} is called {wanted}")
+        raise _none(found, there, f"{what} is called {wanted}", UsageError)
     return named[0]
 
 
@@ -87,12 +87,13 @@ def _latest(there: dict[str, Part], told: tuple[Checkpoint, ...]) -> str:
     return max(some, key=lambda name: (numbered[name], name)) if some else TOP if TOP in there else ""
 
 
-def _none(found: Manifest, there: dict[str, Part], what: str) -> UsageError:
+def _none(found: Manifest, there: dict[str, Part], what: str, kind: type[AicrunError] = TransferFailed) -> AicrunError:
+    """Not to be told which is meant: `TransferFailed`; a name that nothing has: `UsageError`."""
     names = sorted(there)
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     facts = (("there are", shown), ("at", found.address)) if names else (("at", found.address),)
     ways = (Way("one of them", f"aicrun fetch {found.run} {names[0]}"),) if names else ()
-    return UsageError("AIC-E024", f"{found.run}: {what}", facts=facts, ways=ways)
+    return kind("AIC-E024", f"{found.run}: {what}", facts=facts, ways=ways)
 
 
 def _id(run_id: str, name: str) -> str:

@@ -43,7 +43,8 @@ TARGETS = {
     ),
     "file": (("copy",), re.compile(r"file:(?:/|~/|\$\{)[^\n]*|file:~")),
 }
-_KERNEL = ("/proc", "/sys", "/dev")
+# Not all of /dev: /dev/shm is memory that people use as a folder.
+_KERNEL = re.compile(r"/(?:proc|sys|dev(?!/shm/))(?:/|\Z)")
 _OWNED = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
@@ -140,10 +141,11 @@ def _paths(root: Node) -> Iterator[Finding]:
 
 def _too_wide(root: Node) -> Iterator[Finding]:
     """Folders that hold far more than a run's own: they would be laid full, or uploaded whole."""
-    for path, what, instead in (
+    places: tuple[tuple[Path, str, str], ...] = (
         (("workspace",), "the run's own folder", "~/aic-jobs/sft-run"),
         (("checkpoints", "path"), "the folder of the run's checkpoints", "out, or /data/out/${run.id}"),
-    ):
+    )
+    for path, what, instead in places:
         node = root.at(*path)
         text = node.text if node is not None else None
         whole = _whole(text) if text else ""
@@ -165,8 +167,7 @@ def _whole(text: str) -> str:
         return "the whole machine"
     if place == ".":
         return "the whole working tree"
-    kernel = next((top for top in _KERNEL if place == top or place.startswith(top + "/")), "")
-    return "" if not kernel or place.startswith("/dev/shm") else "the kernel's"
+    return "the kernel's" if _KERNEL.match(place) else ""
 
 
 def _input_paths(root: Node) -> Iterator[Path]:

@@ -80,14 +80,14 @@ def test_a_run_that_goes_on_tells_what_it_has_saved_and_gives_it_away(project: P
         }
 
     done = project.run("fetch", "quick", rows["checkpoint-1500"]["id"])
-    assert done.returncode == 3 and "checkpoint-1500 of quick is not whole" in flat(done)
+    assert done.returncode == 14 and "checkpoint-1500 of quick is not whole" in flat(done)
     assert not (project.folder / "checkpoint-1500").exists()
     done = project.run("fetch", "quick", "nothing")
     assert done.returncode == 3 and "no checkpoint is called nothing" in flat(done)
 
     (project.folder / "got/checkpoint-500/config.json").write_text("mine")
     done = project.run("fetch", "quick", "checkpoint-500", "-o", "got")
-    assert done.returncode == 3 and "is there already and differs" in flat(done)
+    assert done.returncode == 14 and "is there already and differs" in flat(done)
     assert (project.folder / "got/checkpoint-500/config.json").read_text() == "mine"
     (project.person.home / "go").touch()
     assert project.run("wait", "quick").returncode == 0
@@ -113,7 +113,7 @@ def test_an_apply_brings_what_it_made(project: Project) -> None:
     (project.folder / "model.bin").write_text("mine")
     done = project.apply("--follow", "--fetch", "--again")
     # The run is as it is; what could not be brought is told with its own code.
-    assert done.returncode == 3 and "quick succeeded" in flat(done) and "is there already and differs" in flat(done)
+    assert done.returncode == 14 and "quick succeeded" in flat(done) and "is there already and differs" in flat(done)
     assert (project.folder / "model.bin").read_text() == "mine"
     assert project.apply("--fetch").returncode == 3
 
@@ -123,7 +123,7 @@ def test_a_run_that_saved_nothing_says_so(project: Project) -> None:
     assert project.apply("--follow").returncode == 0
     assert "quick has saved no checkpoint" in project.run("checkpoints", "quick").stdout
     done = project.run("fetch", "quick")
-    assert done.returncode == 3 and "it has saved no checkpoint" in flat(done)
+    assert done.returncode == 14 and "it has saved no checkpoint" in flat(done)
 
 
 def test_a_person_is_asked_before_checkpoints_go_and_told_which_have_no_copy(project: Project) -> None:
@@ -152,7 +152,7 @@ def test_what_lay_in_the_folder_before_is_told_apart_and_not_fetched(project: Pr
     shown = flat(project.run("checkpoints", "quick"))
     assert "checkpoint-1 is none of this run's: it was there before the run began" in shown
     done = project.run("fetch", "quick", "checkpoint-1")
-    assert done.returncode == 3 and "checkpoint-1 is none of quick's: it was there before" in flat(done)
+    assert done.returncode == 14 and "checkpoint-1 is none of quick's: it was there before" in flat(done)
     assert project.run("fetch", "quick").returncode == 0
     assert (project.folder / "checkpoint-2").exists() and not (project.folder / "checkpoint-1").exists()
 

@@ -85,7 +85,8 @@ def test_tab_completes_files(person: Person, words: str) -> None:
 
 def test_a_no_on_a_terminal_changes_nothing_and_a_yes_starts(project: Project) -> None:
     project.write()
-    assert "Nothing has been changed." in typed(project, "n\n")
+    refused = typed(project, "n\n")
+    assert "Nothing has been changed." in refused and refused.endswith("exit 130")
     assert project.starts() == []
     assert "quick is in progress" in (shown := typed(project, "y\n")) or "quick succeeded" in shown
     until(lambda: len(project.starts()) == 1)
@@ -101,11 +102,21 @@ def test_gc_shows_what_goes_before_it_asks_and_a_no_keeps_it(project: Project) -
     assert "aicrun gc here --older-than 0s --yes" in refused.stderr
     shown = typed(project, "n\n", *words)
     assert shown.index("ended; its record stays") < shown.index("Remove this from here? [y/N]")
-    assert "Nothing has been changed." in shown
+    assert "Nothing has been changed." in shown and shown.endswith("exit 130")
     assert project.run("logs", "quick").returncode == 0
     assert " removed." in typed(project, "y\n", *words)
     assert project.run("logs", "quick").returncode != 0
     assert project.job()["status"] == "succeeded"
+
+
+def test_a_no_to_a_stop_and_to_a_delete_is_told_by_the_exit_code_and_changes_nothing(project: Project) -> None:
+    project.write("python3 work.py 900")
+    assert project.apply().returncode == 0
+    project.running()
+    for words, said in ((("stop", "quick"), "Nothing was stopped."), (("delete", "quick"), "Nothing was deleted.")):
+        shown = typed(project, "n\n", *words)
+        assert said in shown and shown.endswith("exit 130")
+    assert project.job()["status"] == "in progress"
 
 
 def typed(project: Project, answer: str, *words: str) -> str:
@@ -132,7 +143,7 @@ def typed(project: Project, answer: str, *words: str) -> str:
             answered = True
     client.wait(timeout=20)
     os.close(ours)
-    return seen
+    return f"{seen}\nexit {client.returncode}"
 
 
 def test_a_closed_pipe_ends_quietly(project: Project) -> None:

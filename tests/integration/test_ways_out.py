@@ -72,3 +72,38 @@ def test_a_machine_that_no_list_has_is_told_with_those_that_it_has(project: Proj
     assert done.returncode == 5
     assert "no machine is named hera" in done.stdout
     assert "aicrun plan run.yaml --set machine.name=here" in done.stdout
+
+
+def test_what_could_not_be_moved_is_fourteen_and_names_what_to_type(project: Project) -> None:
+    project.write(more="checkpoints: {}\n")
+    assert project.apply("--follow").returncode == 0
+    for words, way in (
+        (("pull", "here:/nope/x"), "ls -la /nope"),
+        (("push", "work.py", "here:/nope/x/y"), "mkdir -p /nope/x"),
+        (("upload", "quick"), "aicrun fetch quick"),
+    ):
+        done = project.run(*words)
+        assert (done.returncode, way in done.stderr) == (14, True), done.stderr
+    assert project.run("fetch", "nobody").returncode == 3
+
+
+def test_a_run_in_progress_is_to_be_stopped_first_with_the_command(project: Project) -> None:
+    project.write("python3 work.py 900")
+    assert project.apply().returncode == 0
+    project.running()
+    for words, code in ((("delete", "quick", "--yes"), 7), (("upload", "quick"), 14)):
+        done = project.run(*words)
+        assert (done.returncode, "aicrun stop quick" in done.stderr) == (code, True), done.stderr
+    assert project.run("stop", "quick", "--yes", "--grace", "0s").returncode == 0
+
+
+def test_of_several_machines_one_is_to_be_named_in_the_whole_command(project: Project) -> None:
+    machines = "version: 1\nmachines: [{name: here, local: true}, {name: attic, ssh: attic.invalid, down: true}]\n"
+    (project.folder / "machines.yaml").write_text(machines)
+    for words, way in (
+        (("doctor",), "aicrun doctor here"),
+        (("notes", "--add", "a loud fan"), "aicrun notes here --add 'a loud fan'"),
+        (("gc", "--dry-run"), "aicrun gc attic --dry-run"),
+    ):
+        done = project.run(*words)
+        assert (done.returncode, way in done.stderr) == (3, True), done.stderr

@@ -97,7 +97,7 @@ def test_a_home_that_went_read_only_below_a_run(project: Project, host: Host) ->
     for words, code, said in (
         (("stop", "quick", "--yes"), 7, "AIC-E610"),
         (("notes", "box", "--add", "x"), 7, "AIC-E610"),
-        (("push", "work.py", "box:~/"), 7, "AIC-E644"),
+        (("push", "work.py", "box:~/"), 14, "AIC-E644"),
     ):
         done = project.run(*words)
         assert (done.returncode, said in done.stderr) == (code, True), done.stdout + done.stderr
