@@ -147,7 +147,7 @@ def schema_command(screen: Screen, name: str) -> int:
 @with_json
 @click.pass_obj
 def explain_command(screen: Screen, topic: str) -> int:
-    """Explain a field of run.yaml (`run` for all of them) or a code like AIC-E121."""
+    """Explain a field of run.yaml (`run` for all of them), or a code like AIC-E121 (`codes` for all)."""
     from aicrun.cli.views.explained import document, lines
     from aicrun.spec.explain import explain
 

@@ -5,6 +5,7 @@ It must not judge anew: every number comes from the verdicts.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,30 @@ from aicrun.plan.nearest import WAITABLE, largest_room, miss
 from aicrun.plan.needed_room import there, volumes_needed
 from aicrun.plan.refusals import NOTHING_FITS
 from aicrun.plan.steps import asks, measured
+from aicrun.plan.versions import parse
 from aicrun.spec.model import CardDemand
+from aicrun.wire.tools import FETCHERS
+
+_TOOL_LACKS = frozenset(("no_fetcher", "no_carrier"))
+# The field that asks for what a machine has not got.
+_FIELDS = {
+    "cpus": "machine.cpus",
+    "memory": "machine.memory",
+    "memory_free": "machine.memory",
+    "disk": "machine.disk",
+    "inodes": "machine.disk",
+    "label": "machine.labels",
+    "python": "setup.python",
+    "venv": "setup.venv",
+    "wheels": "setup.wheels",
+    "input_missing": "inputs",
+    "no_fetcher": "inputs",
+    "no_carrier": "checkpoints.upload",
+    "not_writable": "workspace",
+    "no_git": "source.git",
+    "source_unreachable": "source.git",
+    "too_many_jobs": "machines.max_jobs",
+}
 
 
 def rejected(wanted: Wanted, blank: RunPlan, verdicts: tuple[Verdict, ...], known: Known) -> RunPlan:
@@ -112,10 +136,11 @@ def _ways(wanted: Wanted, verdicts: tuple[Verdict, ...], known: Known) -> Iterat
     if drained is not None:
         yield Way("lift its drain", f"aicrun machines drain {drained.candidate.machine} --off")
     yield from _of_room(wanted, verdicts, known)
+    yield from _of_lacking(wanted, verdicts)
     if _kept_elsewhere(verdicts):
         yield Way("from nothing, elsewhere", typed("apply", spec, "--fresh"))
     if demand is None:
-        yield Way("what it asks", "aicrun explain machine")
+        yield Way("what it asks", f"aicrun explain {_field(verdicts)}")
         yield Way("what there is", "aicrun machines")
         return
     if any(_frees_itself(item) for item in verdicts):
@@ -152,6 +177,29 @@ def _of_room(wanted: Wanted, verdicts: tuple[Verdict, ...], known: Known) -> Ite
     # A folder that is still to be made holds nothing: what fills its volume lies in one above.
     place = shlex.quote(there(reading, full.folders[0]))
     yield Way("what lies there", f"aicrun exec {names[0]} -- du -xd1 {flag} {place}")
+
+
+def _of_lacking(wanted: Wanted, verdicts: tuple[Verdict, ...]) -> Iterator[Way]:
+    """How the first machine that lacks a tool gets it, and the newest Python that there is."""
+    reasons = [(item.candidate.machine, reason) for item in verdicts for reason in item.rejections]
+    tool = next(((name, one.asked) for name, one in reasons if one.token in _TOOL_LACKS), None)
+    if tool is not None and tool[1] in FETCHERS:
+        yield Way(f"on {tool[0]}", FETCHERS[tool[1]].get)
+    there = [one.offered for _, one in reasons if one.token == "python"]
+    newest = max((parse(text) for offered in there for text in re.split(r", | and ", offered)), default=())
+    if newest:
+        spec = wanted.spec
+        kept = tuple(item for item in spec.overrides if not item.startswith("setup.python="))
+        version = ".".join(str(number) for number in newest[:2])
+        command = typed("plan", replace(spec, overrides=kept), "--set", f"setup.python={version}")
+        yield Way("with a Python that is there", command)
+
+
+def _field(verdicts: tuple[Verdict, ...]) -> str:
+    """The field of the spec that speaks against the nearest machine."""
+    nearest = min((item for item in verdicts if item.rejections), key=lambda item: len(item.rejections), default=None)
+    tokens = [reason.token for reason in nearest.rejections] if nearest is not None else []
+    return next((_FIELDS[token] for token in tokens if token in _FIELDS), "machine")
 
 
 def _tokens(verdict: Verdict) -> set[str]:

@@ -69,10 +69,14 @@ def size(amount: int) -> str:
     return f"{amount / 1024**power:,.1f} {_SIZES[power]}"
 
 
+# A number of more digits than this one's is compared in a larger unit.
+_READ_AT_ONCE = 10_000
+
+
 def asked_size(amount: int) -> str:
-    """Bytes as somebody typed them: whole units without decimals."""
+    """Bytes as somebody typed them: whole units without decimals; as `size` where no number so large is read."""
     for power in range(len(_SIZES) - 1, 0, -1):
-        if amount and amount % 1024**power == 0:
+        if amount and amount % 1024**power == 0 and amount // 1024**power < _READ_AT_ONCE:
             return f"{count(amount // 1024**power)} {_SIZES[power]}"
     return size(amount)
 

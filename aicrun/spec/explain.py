@@ -15,10 +15,17 @@ from aicrun.spec.unsupported import meanwhile
 from aicrun.spec.validity import Schema
 from aicrun.spec.values import as_yaml
 
+_CODES = (
+    "A number means one thing for ever. E0 is the command line, E1 files and fields, E5 machines, E6 plans and what a "
+    "machine refuses, W2 warnings. Each has its own page: aicrun explain AIC-E121."
+)
+# Whoever types a number that is none is not helped by the nearest one.
+_CODE = re.compile(r"(?:AIC-?)?[EW]\d*", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A topic explained: `kind` is `field`, `file` or `code`.
+    """A topic explained: `kind` is `field`, `file`, `code` or `codes`, which has every code for a key.
 
     `wants` is what the value is (`a size or a mapping`), empty for codes. `examples` are YAML or shell text, one each.
     `meanwhile` is what to do while this version refuses the field, else empty. `keys` are (name, first sentence) of the
@@ -37,7 +44,7 @@ class Explanation:
 
 
 def explain(topic: str) -> Explanation:
-    """The explanation of `topic`: a field path (`machine.gpu`, `machines.keep_free`), `run`, `machines`, or a code.
+    """The explanation of `topic`: a field (`machine.gpu`, `machines.keep_free`), `run`, `machines`, a code, `codes`.
 
     Raises `UsageError` for anything else, with the nearest topic.
     """
@@ -45,6 +52,10 @@ def explain(topic: str) -> Explanation:
     code = CODES.get(word.upper()) or CODES.get(f"AIC-{word.upper()}")
     if code is not None:
         return _of_code(code)
+    if word == "codes":
+        return Explanation(
+            word, "codes", "Codes of messages", _CODES, keys=tuple((one.number, one.title) for one in CODES.values())
+        )
     field = _field(word)
     if field is None:
         raise _unknown(topic)
@@ -63,7 +74,7 @@ def _of_code(code: Code) -> Explanation:
 def topics() -> tuple[str, ...]:
     """Every topic: the files, all fields by path, all codes."""
     machines = tuple(path for path in grammar("machines").paths() if path.startswith("machines"))
-    return ("run", *grammar("run").paths(), *machines, *CODES)
+    return ("run", *grammar("run").paths(), *machines, "codes", *CODES)
 
 
 def _field(word: str) -> Explanation | None:
@@ -111,12 +122,13 @@ def _summary(schema: Schema, later: str) -> str:
 
 
 def _unknown(topic: str) -> UsageError:
+    is_code = bool(_CODE.fullmatch(topic.strip()))
     known = topics()
-    near = nearest(topic, known)
-    if not near:
+    near = "" if is_code else nearest(topic, known)
+    if not near and not is_code:
         last = topic.rpartition(".")[2]
         ending = [one for one in known if one.rpartition(".")[2] == last]
         near = ending[0] if ending else ""
     ways = [Way("the nearest", f"aicrun explain {near}")] if near else []
-    ways.append(Way("all fields", "aicrun explain run"))
+    ways.append(Way("all codes", "aicrun explain codes") if is_code else Way("all fields", "aicrun explain run"))
     return UsageError("AIC-E182", f"there is nothing to explain under {topic}", ways=tuple(ways))

@@ -107,3 +107,18 @@ def test_of_several_machines_one_is_to_be_named_in_the_whole_command(project: Pr
     ):
         done = project.run(*words)
         assert (done.returncode, way in done.stderr) == (3, True), done.stderr
+
+
+def test_what_a_machine_lacks_is_told_with_how_to_get_it(project: Project) -> None:
+    lacking = (
+        "checkpoints: {path: out, upload: {to: 's3://b/x/', with: rclone}}\nsetup: {python: '3.5', packages: [six]}\n"
+    )
+    project.person.env["PATH"] = "/usr/bin:/bin"
+    project.write(more=lacking)
+    done = project.run("plan")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "on here" in done.stdout and "apt install rclone" in done.stdout.partition("Plan:")[2]
+    assert "aicrun plan run.yaml --set setup.python=3." in done.stdout
+    assert "aicrun explain setup.python" in done.stdout
+    project.write(more="machine: {disk: {path: /, free: 99TiB}}\n")
+    assert "asks 99.0 TiB free on" in " ".join(project.run("plan").stdout.split())

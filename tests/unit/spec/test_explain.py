@@ -76,3 +76,11 @@ def test_a_code_has_sentences_and_an_example(code: object) -> None:
     assert told.severity == ("warning" if "-W" in told.number else "error")
     assert told.explanation.endswith((".", "…"))
     assert told.example
+
+
+@pytest.mark.parametrize("word", ["AIC-E999", "e1", "W999"])
+def test_a_number_that_is_none_leads_to_all_of_them_and_to_no_other_number(word: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        explain(word)
+    assert [way.command for way in raised.value.ways] == ["aicrun explain codes"]
+    assert dict(explain("codes").keys)["AIC-E102"] == CODES["AIC-E102"].title
