@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from job_reports import report
 
-from aicrun.errors import AicrunError, HostUnreachable, UsageError
+from aicrun.errors import AicrunError, HostUnreachable, TransferFailed, UsageError
 from aicrun.lifecycle.fetch_upload import File, Manifest
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.instead import instead
@@ -142,7 +142,7 @@ def test_the_latest_of_an_upload_that_nobody_told_of(paths: tuple[str, ...], lat
     if latest:
         assert meant_part(found, nobody, "latest").name == latest
         return
-    with pytest.raises(UsageError, match="name it") as raised:
+    with pytest.raises(TransferFailed, match="name it") as raised:
         meant_part(found, nobody, "latest")
     assert raised.value.ways[0].command == "aicrun fetch sft-run a"
 
@@ -159,7 +159,7 @@ def test_what_its_host_told_decides_as_long_as_nothing_was_uploaded_since() -> N
     assert meant_part(found, told, "best").name == "checkpoint-10"
     later = replace_manifest(told)
     assert not is_as_seen(found, later) and meant_part(found, later, "latest").name == "checkpoint-30"
-    with pytest.raises(UsageError, match="best cannot be told"):
+    with pytest.raises(TransferFailed, match="best cannot be told"):
         meant_part(found, later, "best")
 
 
