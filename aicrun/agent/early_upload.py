@@ -90,7 +90,10 @@ class Rounds:
         self._where = (os.environ.get("HOME", "/"), os.path.join(home.job_dir(request.job_id), SCRATCH))
         self._pruned: Optional[Tuple[uploaded.Uploaded, int]] = None
         self._failed = 0
-        self._again_at = self._due_at = 0.0
+        self._again_at = 0.0
+        # Also for the one that comes after another was killed, or of a further attempt.
+        since_s = max(0.0, time.time() - max([one.at for one in self._kept.checkpoints], default=0.0))
+        self._due_at = time.monotonic() + max(0.0, wanted.every_s - since_s)
         self._told: List[str] = []
 
     def look(self) -> None:

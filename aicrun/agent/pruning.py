@@ -2,11 +2,13 @@
 
 One goes only while every file of it is, byte for byte, what lies at the target at that moment. The record is first: a
 checkpoint that is marked and still there was not removed, one that is marked and gone has its copy. Never removed are
-those that a resume would pick, that the newest state names as the best, that a link leads to, and that hold links.
+those that a resume would pick, that are the best, the last or the final one by name or by the newest state, that a link
+leads to, and that hold links.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import time
@@ -27,6 +29,8 @@ from aicrun.wire.jobs import JobRequest, Upload
 from aicrun.wire.tools import REMOTE_SCHEMES
 
 _CHUNK = 1024 * 1024
+# What a program looks for under its name, however old it is.
+_BY_NAME = re.compile(r"(?:^|[-_.])(?:last|latest|best|final)(?:$|[-_.])", re.I)
 
 
 class Job(NamedTuple):
@@ -104,6 +108,7 @@ def _stays(job: Job, folder: str, found: List[checkpoint_folder.Seen], keep: int
     """Names in the folder that must stay whatever is uploaded."""
     request = job.request
     stays = {name for name in map(_entry_of(folder), _links(folder)) if name}
+    stays |= {name for name in map(os.path.basename, (seen.path for seen in found)) if _BY_NAME.search(name)}
     run = (request.run, request.run_id)
     picked = resuming.start(job.home, run, request.checkpoints, request.resume or Resume(), os.path.basename)
     stays.add(_entry_of(folder)(os.path.realpath(picked.path)) if picked.path else "")

@@ -87,3 +87,19 @@ def test_a_run_is_uploaded_elsewhere_when_its_own_target_cannot_be_used(project:
     assert project.json("inspect", "quick")["status"] == "succeeded" and len(project.starts()) == 1
     done = project.apply()
     assert done.returncode == 0 and "Nothing to do" in done.stdout and len(project.starts()) == 1
+
+
+def test_what_is_saved_is_there_while_the_run_waits_for_it_and_the_older_one_is_pruned(project: Project) -> None:
+    saves = 'for n in 1 2; do d="$AICRUN_CHECKPOINT_DIR/checkpoint-$n"; mkdir "$d"; echo $n >"$d/model.bin"; '
+    saves += 'echo "{}" >"$d/trainer_state.json"; done; '
+    waits = 'while ! grep -q checkpoint-2 "$HOME"/kept/*/aicrun-manifest.json 2>/dev/null; do sleep 0.1; done'
+    more = "checkpoints: {keep: 1, upload: {to: 'file:~/kept/', when: each}}\n"
+    project.write(f"'{saves}{waits}'", more=more)
+    planned = " ".join(project.run("plan", "run.yaml").stdout.split())
+    assert "each while it trains; 1 checkpoint stays there" in planned, planned
+    done = project.apply("--follow")
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = " ".join(project.run("checkpoints", "quick").stdout.split())
+    assert "pruned verified" in shown and "keep: 1" in shown, shown
+    found = project.json("inspect", "quick")["job"]
+    assert (found["early"]["verified"], found["early"]["pruned"]) == (2, 1) and found["upload"]["files"] == 4

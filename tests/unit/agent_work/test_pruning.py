@@ -170,3 +170,26 @@ def test_what_is_about_to_be_written_over_is_verified_no_more(home: Home, made: 
     manifest = json.loads((account / "kept/aicrun-manifest.json").read_text())
     assert kept.trouble and {one.name for one in kept.checkpoints} == {"checkpoint-2", "checkpoint-3", "checkpoint-4"}
     assert "checkpoint-1/trainer_state.json" not in {file["path"] for file in manifest["files"]}
+
+
+@pytest.mark.parametrize("name", ["best.pt", "model_best.pt", "last", "epoch-final"])
+def test_what_a_program_looks_for_by_its_name_stays(home: Home, made: JobRequest, name: str) -> None:
+    place = Path(made.checkpoints) / name
+    (Path(made.checkpoints) / "checkpoint-1").rename(place)
+    if name.endswith(".pt"):
+        raw = (place / "model.safetensors").read_bytes()
+        shutil.rmtree(place)
+        place.write_bytes(raw)
+        os.utime(place, (time.time() - 999, time.time() - 999))
+    rounds(home, made).look()
+    assert left(made) == sorted(["checkpoint-3", "checkpoint-4", name])
+    assert uploaded.read(home, made.run, made.job_id).named(name) is not None
+
+
+def test_the_pause_between_two_uploads_outlives_who_made_the_first(home: Home, job: Job, made: JobRequest) -> None:
+    assert made.upload is not None
+    request = job(upload=lean.replace(made.upload, when="every:1h", every_s=3600))
+    rounds(home, request).look()
+    saved(Path(request.checkpoints), 5)
+    rounds(home, request).look()
+    assert [one.name for one in uploaded.read(home, request.run, request.job_id).checkpoints] == ["checkpoint-4"]
