@@ -11,11 +11,10 @@ from aicrun import api
 from aicrun.cli.options import FILE, agreed, with_json, with_machines, with_wishes, with_yes
 from aicrun.cli.plans import Wishes, code_of, folder_of
 from aicrun.cli.screen import Screen
-from aicrun.cli.views.diagnostics import as_lines
 from aicrun.cli.views.endings import ending_lines, going_lines, left_lines
 from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.plan_json import plan_document
-from aicrun.cli.views.plan_shown import show_plan
+from aicrun.cli.views.plan_shown import Warned, show_plan
 from aicrun.cli.views.steps import Story
 from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way, worst
@@ -56,14 +55,15 @@ def apply_command(screen: Screen, /, files: tuple[str, ...], yes: bool, machines
     how = How(follow, no_wait, yes, wanted.verbose, fetch)
     if any(api.is_saved_plan(path) for path in paths):
         return _apply_saved(screen, paths, machines, wanted, how)
-    loaded = wanted.load(screen, paths, machines)
-    with open_session(screen, machines, folder_of(paths)) as (session, warnings):
-        screen.err([*as_lines(warnings), ""] if warnings else [])
-        api.settle(session, loaded.specs)
-        planned = api.plan(session, loaded.specs, wanted.options(paths), wanted.excepted)
-        planned = api.decided(session, planned, Story(screen).tell)
-        screen.err([session.ledger.remark] if session.ledger.remark else [])
-        return Applying(screen, session, how).run(planned)
+    with Warned(screen) as warned:
+        loaded = wanted.load(warned, paths, machines)
+        with open_session(screen, machines, folder_of(paths)) as (session, warnings):
+            warned.add(warnings)
+            api.settle(session, loaded.specs)
+            planned = api.plan(session, loaded.specs, wanted.options(paths), wanted.excepted)
+            planned = api.decided(session, planned, Story(screen).tell)
+            screen.err([session.ledger.remark] if session.ledger.remark else [])
+            return Applying(screen, session, how, warned).run(planned)
 
 
 def _apply_saved(screen: Screen, paths: tuple[str, ...], machines: str, wanted: Wishes, how: How) -> int:
@@ -75,7 +75,7 @@ def _apply_saved(screen: Screen, paths: tuple[str, ...], machines: str, wanted: 
     folder = saved.runs[0].spec.folder if saved.runs else "."
     with open_session(screen, machines or saved.fleet.inventory_file, folder) as (session, _):
         planned = api.recheck(session, saved, paths[0])
-        return Applying(screen, session, how, saved=True).run(planned)
+        return Applying(screen, session, how, Warned(screen), saved=True).run(planned)
 
 
 @dataclass(frozen=True)
@@ -92,17 +92,18 @@ class How:
 class Applying:
     """One apply, from the plan shown to the exit code."""
 
-    def __init__(self, screen: Screen, session: api.Session, how: How, saved: bool = False) -> None:
+    def __init__(self, screen: Screen, session: api.Session, how: How, warned: Warned, saved: bool = False) -> None:
         self._screen = screen
         self._session = session
         self._how = how
         self._saved = saved
+        self._warned = warned
         self._story = Story(screen)
 
     def run(self, planned: api.Planned) -> int:
         """Show, ask, carry out; the exit code of the whole call."""
         code = code_of(planned.plan, applying=True)
-        show_plan(self._screen, planned.plan, self._how.verbose, closing=code is not Exit.DONE)
+        show_plan(self._screen, planned.plan, self._how.verbose, self._warned, closing=code is not Exit.DONE)
         if code is not Exit.DONE:
             self._refused_by_apply(planned.plan)
             return self._document(planned.plan, (), code)

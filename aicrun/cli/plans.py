@@ -12,9 +12,8 @@ import click
 from aicrun import api
 from aicrun.cli.options import FILE, with_json, with_machines, with_wishes
 from aicrun.cli.screen import Screen
-from aicrun.cli.views.diagnostics import as_lines
 from aicrun.cli.views.plan_json import plan_document
-from aicrun.cli.views.plan_shown import show_plan
+from aicrun.cli.views.plan_shown import Warned, show_plan
 from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way, worst
 
@@ -52,8 +51,8 @@ class Wishes:
         told += tuple(("--except", machine) for machine in self.excepted)
         return (*told, ("--machines", machines)) if machines else told
 
-    def load(self, screen: Screen, files: Sequence[str], machines: str) -> api.Loaded:
-        """The runs that are meant, warnings told on stderr."""
+    def load(self, warned: Warned, files: Sequence[str], machines: str) -> api.Loaded:
+        """The runs that are meant; what the files are warned of is kept to be told."""
         loaded = api.load(files, self.overrides, self.strict)
         names = [spec.name for spec in loaded.specs]
         for name in (*self.only, *self.skip):
@@ -62,7 +61,7 @@ class Wishes:
         kept = tuple(s for s in loaded.specs if (not self.only or s.name in self.only) and s.name not in self.skip)
         if not kept:
             raise UsageError("AIC-E003", "no run is left to plan", facts=(("runs", ", ".join(names)),))
-        screen.err([*as_lines(loaded.warnings), ""] if loaded.warnings else [])
+        warned.add(loaded.warnings)
         return replace(loaded, specs=tuple(replace(spec, said=self.said(machines)) for spec in kept))
 
 
@@ -98,17 +97,18 @@ def plan_command(
     if out and offline:
         raise UsageError("AIC-E006", "an --offline plan cannot be applied, so that -o does not save it")
     paths = files or ("run.yaml",)
-    loaded = wanted.load(screen, paths, machines)
-    with open_session(screen, machines, folder_of(paths)) as (session, warnings):
-        screen.err([*as_lines(warnings), ""] if warnings else [])
-        planned = api.plan(session, loaded.specs, wanted.options(paths), wanted.excepted, offline)
-    code = code_of(planned.plan, applying=False)
-    if out and code is Exit.DONE:
-        api.save(planned, out)
-    if screen.json:
-        screen.document("plan", plan_document(planned.plan))
-    else:
-        show_plan(screen, planned.plan, wanted.verbose)
+    with Warned(screen) as warned:
+        loaded = wanted.load(warned, paths, machines)
+        with open_session(screen, machines, folder_of(paths)) as (session, warnings):
+            warned.add(warnings)
+            planned = api.plan(session, loaded.specs, wanted.options(paths), wanted.excepted, offline)
+        code = code_of(planned.plan, applying=bool(out))
+        if out and code is Exit.DONE:
+            api.save(planned, out)
+        if screen.json:
+            screen.document("plan", plan_document(planned.plan))
+        else:
+            show_plan(screen, planned.plan, wanted.verbose, warned)
     if out:
         done = f"saved: {out}; apply exactly it: aicrun apply {shlex.quote(out)}"
         screen.err([done if code is Exit.DONE else f"not saved: {out} would hold a plan that cannot be applied"])

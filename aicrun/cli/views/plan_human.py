@@ -55,8 +55,16 @@ def plan_screen(plan: Plan, *, width: int, verbose: bool, ascii: bool, closing: 
         _add_many(page, plan, verbose)
     if verbose:
         _add_ways_there(page, plan.fleet)
-    if closing or all(item.sign is Sign.KEEP for item in plan.runs):
+    if closing:
+        page.blank()
         _add_closing(page, plan, verbose)
+    return page.text()
+
+
+def closing_screen(plan: Plan, *, width: int, verbose: bool, ascii: bool) -> Text:
+    """The last lines of `plan_screen` alone: the counts, and the commands to type next."""
+    page = Page(width, ascii)
+    _add_closing(page, plan, verbose)
     return page.text()
 
 
@@ -273,7 +281,6 @@ def _value(value: Any) -> str:
 
 
 def _add_closing(page: Page, plan: Plan, verbose: bool) -> None:
-    page.blank()
     folded = len(plan.runs) == 1 and not verbose and _table_is_long(page, plan)
     if all(item.sign is Sign.KEEP for item in plan.runs):
         ended = plan.runs and all(item.job is not None and item.job.phase == "ended" for item in plan.runs)
