@@ -32,7 +32,9 @@ def checkpoint_lines(screen: Screen, found: api.Found, seen: api.Checkpointed) -
     shown += [f"{counted(seen.omitted, 'older one')} not shown."] if seen.omitted else []
     shown += _models(screen, seen.checkpoints)
     kept = found.report.checkpoints
-    if kept is not None and kept.start and found.standing.status is not api.Status.SUCCEEDED:
+    # One that is being written, or was seen to be half, is nothing to promise.
+    sure = [one.name for one in rows if one.complete in ("yes", "settled")]
+    if kept is not None and kept.start in sure and found.standing.status is not api.Status.SUCCEEDED:
         shown.append(f"The next start resumes from {harmless(kept.start)}.")
     bad = [one for one in seen.checkpoints if one.complete in ("no", "other")]
     for one in bad[:_REASONS_MOST]:

@@ -120,6 +120,10 @@ def _rows(found: api.Found) -> list[str]:
         shown.append(
             "  progress  " + ", ".join(f"{harmless(key)} {harmless(value)}" for key, value in report.progress.items())
         )
+    if report.upload is None and report.early is not None and report.early.verified:
+        early = report.early
+        newest = f", the newest of them {harmless(early.newest)}" if early.newest else ""
+        shown.append(f"  uploaded  {counted(early.verified, 'checkpoint')} while it ran, verified{newest}")
     if report.upload is not None:
         shown.append(uploaded_row(report))
         shown += _left_out(report.upload.skipped)

@@ -6,6 +6,9 @@ Every string of a host is quoted, so that it can never be read as another value.
 from __future__ import annotations
 
 import json
+import math
+import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +17,16 @@ from aicrun.cli.screen import styled
 from aicrun.cli.views.endings import warnings_of, ways_after
 from aicrun.cli.views.keeping import SOON_S, keeping
 from aicrun.cli.views.sampled import sample_words
+from aicrun.plan.secret_sources import secret_sources
 from aicrun.plan.words import ago, card_model, duration, harmless, size, took
 
 _KEY = 12
+_EVENTS_MOST = 40
+# The year 9999: a host's clock is text of the host, too.
+_LAST_S = 253_000_000_000
+_UPLOADED = {True: "verified", False: "failed"}
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
+_NO_TEXT = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 _MEASURED = (
     *("wall_s", "vram_peak_mib", "utilization_mean_percent", "memory_peak_mib", "steps_per_s"),
     *("temperature_peak_c", "power_mean_w", "energy_wh", "output_free_least_bytes", "samples"),
@@ -43,24 +53,55 @@ def inspect_lines(
     most = f"of {report.attempts_most}" if report.attempts_most > 1 else ""
     shown.append(_commented(f"  attempt: {report.attempt}", most))
     shown.append(_commented(f"  age: {duration(report.age_s)}", f"by the clock of {found.machine}"))
+    shown += _times(report)
     shown += _steps(report)
     if found.logs_go_in_s is not None:
         left = found.logs_go_in_s
         soon = f"copy them: {keeping(found)}" if left <= SOON_S else ""
         shown.append(_commented(f"  logs_kept_for: {duration(max(0.0, left))}", soon))
-    shown += _source(report) + _inputs(report) + _results(report)
+    shown += _source(report) + _inputs(report) + _results(report, standing.status)
     warnings = _silence(report) + warnings_of(report)
     shown += ["warnings:", *(f"  - {_text(words)}" for words in warnings)] if warnings else []
     shown.append(f"workspace: {_text(report.workspace)}")
     shown += _survival(report)
     if report.stop is not None:
         shown.append(f"stop: {{by: {_text(report.stop.by)}, grace: {report.stop.grace_s}s}}")
+    shown += _history(found)
     if env is not None:
         shown += _env(report, env)
     commands = [way.command for way in ways_after(found, report.spec_file)] if standing.status.terminal else []
     commands = commands or [f"aicrun logs -f {found.called}", f"aicrun stop {found.called}"]
     if standing.status is not api.Status.SUCCEEDED:
         shown.append("next: [" + ", ".join(_text(command) for command in commands) + "]")
+    return shown
+
+
+def _times(report: api.JobReport) -> list[str]:
+    """When its newest attempt's command started and when the job ended, as its host wrote them down."""
+    starts = [one for one in report.events if (one.event, one.detail) == ("step_started", "command")]
+    ends = [one for one in report.events if one.event == "ended"]
+    last = [("started_at", starts[-1:]), ("ended_at", ends[-1:] if report.ended_age_s is not None else [])]
+    told = [(key, _utc(one.at), ago(one.age_s)) for key, found in last for one in found]
+    return [_commented(f"  {key}: {at}", age) for key, at, age in told if at]
+
+
+def _utc(at: float) -> str:
+    """A host's clock as text; empty for what is no time."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) if 0 < at < _LAST_S else ""
+
+
+def _history(found: api.Found) -> list[str]:
+    """What happened, oldest first: the newest lines, as all of them are in the document."""
+    events = found.report.events
+    if not events:
+        return []
+    older = len(events) - _EVENTS_MOST
+    shown = [_commented("history:", f"{older} older: aicrun inspect {found.called} --json" if older > 0 else "")]
+    for one in events[-_EVENTS_MOST:]:
+        values = [f"at: {_utc(one.at)}"] if _utc(one.at) else []
+        values.append(f"event: {_key(one.event)}")
+        values += [f"{key}: {_text(text)}" for key, text in (("by", one.by), ("detail", one.detail)) if text]
+        shown.append(f"  - {{{', '.join(values)}}}")
     return shown
 
 
@@ -135,7 +176,7 @@ def _inputs(report: api.JobReport) -> list[str]:
         values += [f"{key}: {_text(str(one[key]))}" for key in ("from", "revision") if one.get(key)]
         # Of an input that lies there nothing is hashed, and some places tell no hashes.
         values += [f"hashed: {one['hashed']}"] if isinstance(one.get("hashed"), int) and one["hashed"] else []
-        shown.append(f"  {_text(str(name))[1:-1]}: {{{', '.join(values)}}}")
+        shown.append(f"  {_key(str(name))}: {{{', '.join(values)}}}")
     return ["inputs:", *shown] if shown else []
 
 
@@ -154,7 +195,12 @@ def _early(report: api.JobReport) -> list[str]:
     return shown
 
 
-def _results(report: api.JobReport) -> list[str]:
+def _figure(value: object) -> str:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return str(value) if is_number else _text(str(value))
+
+
+def _results(report: api.JobReport, status: api.Status) -> list[str]:
     shown = []
     if report.progress:
         shown.append(
@@ -163,9 +209,7 @@ def _results(report: api.JobReport) -> list[str]:
     shown += _sampled(report.sample)
     measured = {key: report.facts[key] for key in _MEASURED if key in report.facts}
     if measured:
-        shown.append(
-            "measured: {" + ", ".join(f"{_text(key)}: {_text(str(item))}" for key, item in measured.items()) + "}"
-        )
+        shown.append("measured: {" + ", ".join(f"{key}: {_figure(item)}" for key, item in measured.items()) + "}")
     kept = report.checkpoints
     if kept is not None:
         shown += [
@@ -178,11 +222,12 @@ def _results(report: api.JobReport) -> list[str]:
             age = "" if kept.newest_age_s is None else ago(kept.newest_age_s)
             values = f"name: {_text(kept.newest)}, size: {size(kept.newest_bytes)}"
             shown.append(_commented(f"  newest: {{{values}}}", age))
-        if kept.start:
+        # After a success the next start begins from nothing.
+        if kept.start and status is not api.Status.SUCCEEDED:
             shown.append(_commented(f"  next_start: {_text(kept.start)}", harmless(kept.skipped)))
     if report.upload_request is not None:
         done = report.upload
-        verified = "waits" if done is None else "verified" if done.verified else "failed"
+        verified = ("not made" if status.terminal else "waits") if done is None else _UPLOADED[done.verified]
         shown.append(f"upload: {{to: {_text(report.upload_request.destination)}, state: {verified}}}")
         shown += _early(report)
     return shown
@@ -209,11 +254,15 @@ def _sampled(sample: Mapping[str, Any]) -> list[str]:
 
 
 def _env(report: api.JobReport, env: Mapping[str, str]) -> list[str]:
-    shown = [f"  {harmless(key)}: {_text(value)}" for key, value in sorted(env.items())]
-    secrets = report.execution.get("secrets")
-    names = secrets if isinstance(secrets, list) else []
-    shown += [f"  {harmless(str(item))}: (set, not shown)" for item in names if isinstance(item, str)]
+    names = [one.name for one in secret_sources(report.execution, report.supervision) if one.step in ("", "command")]
+    shown = [f"  {_key(key)}: {_text(value)}" for key, value in sorted(env.items()) if key not in names]
+    shown += [f"  {_key(name)}: (set, not shown)" for name in names]
     return ["env:", *shown] if shown else ["env: {}"]
+
+
+def _key(name: str) -> str:
+    """A name as a key: quoted where YAML would read another, or no text at all."""
+    return name if _PLAIN_KEY.match(name) and name.lower() not in _NO_TEXT else _text(name)
 
 
 def _text(text: str) -> str:
