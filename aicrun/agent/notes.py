@@ -6,7 +6,7 @@ It must not touch a line of a person, follow a link, or believe anything it read
 import os
 import re
 import time
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 from aicrun.agent.home import Home
 from aicrun.agent.records import sync_folder
@@ -19,7 +19,7 @@ READ_CAP_BYTES = 1024 * 1024
 BLOCKS_MOST = 64
 WORDS_CAP_CHARACTERS = 2000
 WORDS_CAP_LINES = 20
-HEAD_LINES = 12
+HEAD_LINES = 24
 HEAD_CAP_CHARACTERS = 4096
 
 _BEGIN = "<!-- aicrun job %s -->\n"
@@ -63,18 +63,24 @@ def add(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any
 
 
 def head(home: Home) -> wire_facts.Notes:
-    """The first lines of the notes without our markers, and counts; empty when there are none or they are no text."""
+    """What of the notes a plan may show, without our markers, and counts; empty without any.
+
+    The first lines of people, then the newest block of each run, the newest first: what was learned last tells most.
+    """
     try:
         text = _raw(home).decode("utf-8", "replace")
     except OSError:
         return wire_facts.Notes()
     blocks = list(_BLOCK.finditer(text))
-    people = sum(1 for line in _BLOCK.sub("", text).splitlines() if line.strip())
-    lines = [line for line in text.splitlines() if not _is_marker(line)]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    shown = "\n".join(lines[:HEAD_LINES])[:HEAD_CAP_CHARACTERS]
-    return wire_facts.Notes(shown, people, len(blocks), len(lines))
+    people = [line for line in _BLOCK.sub("", text).splitlines() if line.strip() and not _is_marker(line)]
+    newest: Dict[str, List[str]] = {}
+    for block in reversed(blocks):
+        lines = [line for line in block.group(0).splitlines() if not _is_marker(line)]
+        newest.setdefault(lines[0].partition(", job ")[0] if lines else "", lines)
+    learned = [line for lines in newest.values() for line in lines]
+    shown = [*people[: HEAD_LINES - min(len(learned), HEAD_LINES // 2)], *learned][:HEAD_LINES]
+    whole = len(people) + sum(len(block.group(0).splitlines()) - 2 for block in blocks)
+    return wire_facts.Notes("\n".join(shown)[:HEAD_CAP_CHARACTERS], len(people), len(blocks), whole)
 
 
 def _words(request: JobRequest, report: JobReport, facts: Dict[str, Any]) -> str:

@@ -143,7 +143,7 @@ class Survival:
 
 @lean.dataclass(frozen=True)
 class Notes:
-    """The head of the host's notes file, untrusted; counts are of the whole file."""
+    """What a plan may show of the host's notes, untrusted: people first, then blocks; counts are of the whole file."""
 
     text: str = ""
     people_lines: int = 0

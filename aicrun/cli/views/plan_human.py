@@ -20,6 +20,8 @@ from aicrun.plan.source_words import largest_words
 from aicrun.plan.words import ago, cells, count, counted, cut, harmless, joined, key_lines, reach_of_names, way_there
 
 NOTE_LINES = 2
+# How a block of the agent begins (`agent/notes.py`).
+_BLOCK_HEAD = "aicrun: run "
 STEP_VALUES = 15
 CHANGE_VALUES = 24
 CHANGES_MOST = 8
@@ -130,7 +132,7 @@ def _add_run(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
             page.row(label, text)
     _add_story(page, item, verbose)
     if item.sign in (Sign.START, Sign.WAIT, Sign.MOVE) or verbose:
-        _add_notes(page, item.machine, fleet, verbose)
+        _add_notes(page, item, fleet, verbose)
     for line in item.warnings:
         page.blank()
         page.sentence(f"warning: {line}", "yellow")
@@ -203,12 +205,13 @@ def _add_env(page: Page, item: RunPlan) -> None:
     page.add((f"  {label:<9} ", ""), (line, ""))
 
 
-def _add_notes(page: Page, machine: str, fleet: Fleet, verbose: bool) -> None:
+def _add_notes(page: Page, item: RunPlan, fleet: Fleet, verbose: bool) -> None:
+    machine = item.machine
     reading = next((view.reading for view in fleet.machines if view.machine.name == machine), None)
     if reading is None or not reading.notes.text.strip():
         return
     lines = [harmless(line) for line in reading.notes.text.rstrip("\n").split("\n")]
-    shown = lines if verbose else lines[:NOTE_LINES]
+    shown = lines if verbose else _notes_of(item.run, lines)
     page.blank()
     page.add((f"  notes of {machine}, text from the host, not checked:", ""))
     for line in shown:
@@ -216,6 +219,16 @@ def _add_notes(page: Page, machine: str, fleet: Fleet, verbose: bool) -> None:
     rest = max(len(lines), reading.notes.total_lines) - len(shown)
     if rest > 0:
         page.add((f"  ({counted(rest, 'line')} more: aicrun notes {machine})", ""))
+
+
+def _notes_of(run: str, lines: list[str]) -> list[str]:
+    """The first lines of people, and what the run itself left last; else what any run left last."""
+    heads = [at for at, line in enumerate(lines) if line.startswith(_BLOCK_HEAD)]
+    people = lines[: heads[0]] if heads else lines
+    own = [at for at in heads if lines[at].startswith(f"{_BLOCK_HEAD}{run}, ")]
+    at = own[0] if own else heads[0] if heads and not people else len(lines)
+    end = next((head for head in heads if head > at), len(lines))
+    return [*people[:NOTE_LINES], *lines[at : min(at + NOTE_LINES, end)]]
 
 
 def _add_changes(page: Page, item: RunPlan, verbose: bool) -> None:

@@ -145,8 +145,24 @@ def test_the_head_is_without_markers_and_counted(home: Home, job: Job) -> None:
     Path(home.notes_path()).write_text("one\n\ntwo\n")
     ended(home, job())
     head = notes.head(home)
-    assert head.text == "one\n\ntwo\naicrun: run sft-run, job 00000000000000aa, 2023-11-14\n  succeeded"
-    assert (head.people_lines, head.blocks, head.total_lines) == (2, 1, 5)
+    assert head.text == "one\ntwo\naicrun: run sft-run, job 00000000000000aa, 2023-11-14\n  succeeded"
+    assert (head.people_lines, head.blocks, head.total_lines) == (2, 1, 4)
+
+
+def test_the_head_holds_what_was_learned_last_of_each_run(home: Home, job: Job) -> None:
+    Path(home.notes_path()).write_text("".join(f"line {number}\n" for number in range(40)))
+    for number in range(30):
+        ended(home, job(job_id=f"{number:016x}", run=f"run-{number % 10}"), wall_s=float(number))
+    lines = notes.head(home).text.splitlines()
+    assert len(lines) == notes.HEAD_LINES
+    assert lines[:12] == [f"line {number}" for number in range(12)]
+    assert lines[12:16] == [
+        "aicrun: run run-9, job 000000000000001d, 2023-11-14",
+        "  succeeded in 29s",
+        "aicrun: run run-8, job 000000000000001c, 2023-11-14",
+        "  succeeded in 28s",
+    ]
+    assert notes.head(home).total_lines == 40 + 2 * 30
 
 
 def test_reading_gives_the_end_of_a_long_file(home: Home) -> None:
