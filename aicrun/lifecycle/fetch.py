@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from dataclasses import replace as with_fields
 
 from aicrun.errors import HostRefused, TransferFailed, UsageError, Way
-from aicrun.hosts.backend import Backend
 from aicrun.lifecycle.find import Found
 from aicrun.lifecycle.session import Session
 from aicrun.lifecycle.transfer import Moved, Tell, bring
@@ -68,7 +67,7 @@ def fetch(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tell) 
     Raises as `pull`, and `UsageError` (AIC-E024) when it is removed over there meanwhile.
     """
     try:
-        return _brought(session.backend(chosen.found.machine), chosen, to, replace, tell)
+        return _brought(session, chosen, to, replace, tell)
     except HostRefused as error:
         if error.token != "not_found":
             raise
@@ -78,14 +77,20 @@ def fetch(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tell) 
         raise UsageError("AIC-E024", words, ways=(look,)) from error
 
 
-def _brought(backend: Backend, chosen: Chosen, to: str, replace: bool, tell: Tell) -> Moved:
+def _brought(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tell) -> Moved:
+    backend = session.backend(chosen.found.machine)
     files = backend.files(chosen.place)
     name = chosen.checkpoint.name
     if name == wire.TOP:
         # Folders beside them are checkpoints of their own.
         files = with_fields(files, files=tuple(row for row in files.files if "/" not in row[0]))
         name = chosen.found.report.run
-    return bring(backend, files, os.path.join(to, name), replace, tell)
+    top = os.path.join(to, name)
+    try:
+        return bring(backend, files, top, replace, tell)
+    finally:
+        # Also of one that was cut.
+        session.ledger.note_fetched(top)
 
 
 def _checked(chosen: Chosen) -> Chosen:

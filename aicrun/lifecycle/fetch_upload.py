@@ -135,6 +135,9 @@ def fetch(session: Session, uploaded: Uploaded, found: Manifest, part: Part, way
             place = error.filename or top
             ways = (Way("look at the folder", f"ls -ld {shlex.quote(to)}"), Way("and at its room", "df -h ."))
             raise TransferFailed("AIC-E646", f"{place} cannot be written here: {error.strerror}", ways=ways) from error
+        finally:
+            # Also of one that was cut.
+            session.ledger.note_fetched(top)
     tell(Moving("", part.bytes, part.bytes))
     return Moved(top, len(part.files), part.bytes, len(part.files) - len(missing), ())
 

@@ -43,6 +43,9 @@ CREATE TABLE IF NOT EXISTS uploads (
   manifest TEXT NOT NULL, saved TEXT NOT NULL, at REAL NOT NULL
 );
 """
+_FETCHED = """
+CREATE TABLE IF NOT EXISTS fetched (path TEXT PRIMARY KEY, device INTEGER NOT NULL, inode INTEGER NOT NULL);
+"""
 
 
 # One row of values, or many rows that are written together.
@@ -140,6 +143,18 @@ class Ledger:
             rows = self._run("SELECT * FROM uploads WHERE run_id LIKE ? OR job_id LIKE ? ORDER BY at DESC", alike)
         return tuple(one for row in rows if (one := _uploaded(row)) is not None)
 
+    def note_fetched(self, path: str) -> None:
+        """Remember what was brought to `path`, so that it is taken for no code; nothing when nothing lies there."""
+        with contextlib.suppress(OSError):
+            state = os.lstat(path)
+            row = (os.path.realpath(path), state.st_dev, state.st_ino)
+            self._run("INSERT OR REPLACE INTO fetched VALUES (?, ?, ?)", row)
+
+    def fetched(self) -> tuple[str, ...]:
+        """The files and folders that were brought here and still lie there, by their real paths."""
+        rows = self._run("SELECT path, device, inode FROM fetched", ())
+        return tuple(path for path, *identity in rows if identity == _identity(path))
+
     def drop(self, job_id: str) -> None:
         """Forget one job: it was deleted on its host. Where it was uploaded to stays known."""
         self._run("DELETE FROM starts WHERE job_id = ?", (job_id,))
@@ -190,7 +205,7 @@ class Ledger:
                 raise sqlite3.OperationalError(f"it was written by a newer aicrun (version {version})")
             if version == 0:
                 base.executescript(_TABLE + f"PRAGMA user_version = {_SCHEMA};")
-            base.executescript(_SEEN + _UPLOADS)
+            base.executescript(_SEEN + _UPLOADS + _FETCHED)
             self._base = base
         return self._base
 
@@ -219,6 +234,14 @@ def _uploaded(row: tuple[Any, ...]) -> Uploaded | None:
     except WireError:
         # Of another version: its host still knows.
         return None
+
+
+def _identity(path: str) -> list[int]:
+    try:
+        state = os.lstat(path)
+    except OSError:
+        return []
+    return [state.st_dev, state.st_ino]
 
 
 def _words(error: sqlite3.OperationalError) -> str:

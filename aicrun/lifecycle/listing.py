@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 
 from aicrun.errors import UsageError, Way
+from aicrun.lifecycle.transfer import PART
 from aicrun.spec.model import SourceSpec
 
 CACHES = frozenset(
@@ -36,7 +37,10 @@ def files_of(source: SourceSpec, aside: Iterable[str] = ()) -> tuple[str, ...]:
         raise UsageError(
             "AIC-E651", f"source.path {root} is not a folder", ways=(Way("see the field", "aicrun explain source"),)
         )
-    left_out = tuple(os.path.relpath(path, root) for path in aside)
+    real = os.path.realpath(root)
+    left_out = tuple(
+        name for path in aside for name in (os.path.relpath(path, root), os.path.relpath(os.path.realpath(path), real))
+    )
     kept = (path for path in _listed(root) if not _is_below(path, left_out))
     return tuple(sorted(path for path in _without_caches(root, kept) if is_wanted(path, source)))
 
@@ -146,13 +150,13 @@ def _without_caches(root: str, paths: Iterable[str]) -> Iterator[str]:
     def is_code(folder: str) -> bool:
         if folder not in wanted:
             above, _, name = folder.rpartition("/")
-            is_cache = name in CACHES or os.path.exists(os.path.join(root, folder, "pyvenv.cfg"))
+            is_cache = name in CACHES or name.endswith(PART) or os.path.exists(os.path.join(root, folder, "pyvenv.cfg"))
             wanted[folder] = is_code(above) and not is_cache
         return wanted[folder]
 
     for path in paths:
         folder, _, name = path.rpartition("/")
-        if name not in CACHES and not name.endswith((".pyc", ".pyo")) and is_code(folder):
+        if name not in CACHES and not name.endswith((".pyc", ".pyo", PART)) and is_code(folder):
             yield path
 
 

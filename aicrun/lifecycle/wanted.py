@@ -27,6 +27,8 @@ def gathered(session: Session, specs: tuple[RunSpec, ...]) -> tuple[tuple[Wanted
     Raises what `take` and `take_inputs` raise. A secret's value is not read, only whether it is there.
     """
     aside = [session.inventory.file] if session.inventory.file else []
+    # What a run has made and a person has fetched is no code of the next.
+    aside += session.ledger.fetched()
     snapshots = {spec.name: taken for spec in specs if (taken := take(spec, aside, session.cache)) is not None}
     wanted, seen = [], Seen()
     for spec in specs:

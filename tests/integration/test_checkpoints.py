@@ -251,3 +251,18 @@ class Writing:
     def __exit__(self, *error: object) -> None:
         self._child.kill()
         self._child.wait()
+
+
+def test_what_was_fetched_into_the_project_is_no_code_of_the_next_plan(project: Project) -> None:
+    project.write(
+        """'mkdir "$AICRUN_CHECKPOINT_DIR/checkpoint-5" && echo x >"$AICRUN_CHECKPOINT_DIR/checkpoint-5/model.bin"'"""
+    )
+    assert project.apply("--follow").returncode == 0
+    before = project.json("plan", "run.yaml")["runs"][0]
+    assert project.run("fetch", "quick").returncode == 0 and (project.folder / "checkpoint-5/model.bin").exists()
+    after = project.json("plan", "run.yaml")["runs"][0]
+    assert (after["action"], after.get("changes")) == (before["action"], before.get("changes"))
+    # A folder of one's own is code, whatever it is called.
+    (project.folder / "checkpoint-6").mkdir()
+    (project.folder / "checkpoint-6/model.bin").write_text("x")
+    assert project.json("plan", "run.yaml")["runs"][0] != before

@@ -143,3 +143,16 @@ def test_a_ledger_that_was_made_before_it_remembered_machines_is_used_on(tmp_pat
     ledger = Ledger(path)
     assert ledger.remembered() == {}
     assert (ledger.machines_of("sft-run"), ledger.remark) == (("lab",), "")
+
+
+def test_what_was_fetched_is_known_as_long_as_it_is_that_folder(tmp_path: Path) -> None:
+    ledger, here = Ledger(str(tmp_path / "ledger.db")), tmp_path / "checkpoint-4"
+    ledger.note_fetched(str(here))
+    assert ledger.fetched() == (), "nothing came to lie there"
+    here.mkdir()
+    for _ in range(2):
+        ledger.note_fetched(str(here))
+        assert Ledger(ledger.path).fetched() == (str(here),)
+    here.rename(tmp_path / "moved")
+    here.mkdir()
+    assert ledger.fetched() == (), "a folder of somebody's own that has its name"

@@ -51,6 +51,15 @@ def test_without_a_repository_every_file_counts_but_caches_and_virtual_environme
     assert paths(tree) == ["data/big.bin", "lib/a.py", "train.py"]
 
 
+def test_what_a_cut_fetch_left_behind_is_no_code(tree: Path) -> None:
+    before = take(spec(tree))
+    (tree / ".0123.aicrun-part").mkdir()
+    (tree / ".0123.aicrun-part/model.bin").write_text("half")
+    (tree / ".4567.aicrun-part").write_text("half")
+    after = take(spec(tree))
+    assert before is not None and after is not None and before.source.tree == after.source.tree
+
+
 def test_without_a_repository_gitignore_is_still_honoured(tree: Path) -> None:
     write(tree, _DOT_gitignore="data/\n")
     assert paths(tree) == [".gitignore", "lib/a.py", "train.py"]
