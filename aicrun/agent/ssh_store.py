@@ -81,6 +81,7 @@ class Rsync:
             said = run(argv, shop, _DOING, captures=True)
         except ToolFailed as error:
             if "No such file or directory" in error.said and ("change_dir" in error.said or "link_stat" in error.said):
+                shop.say("nothing lies there yet")
                 return {}
             raise
         rows = (_LISTED.match(line) for line in said.decode("utf-8", "surrogateescape").split("\n"))
