@@ -76,7 +76,7 @@ def lies(folder: Path, content_of: dict[str, bytes], **other: Any) -> None:
     (folder / MANIFEST).write_text(json.dumps({**whose, **other}))
 
 
-@pytest.mark.parametrize("tool", ["rclone", pytest.param("aws", marks=needs_aws)])
+@pytest.mark.parametrize("tool", ["rclone", pytest.param("aws", marks=[needs_aws, pytest.mark.slow])])
 def test_the_upload_stands_in_for_what_the_machine_cannot_give(owner: Project, there: S3, tool: str) -> None:
     """First for one checkpoint that is not there any more, then for the whole machine."""
     folder = uploaded(owner, there, tool)
@@ -132,6 +132,16 @@ def test_a_target_that_a_person_names(owner: Project, there: S3, tool: str) -> N
     assert done.returncode == 14 and "those of 2 other runs" in flat(done), flat(done)
     done = owner.run("fetch", "old", "--from", "s3://bucket/none", "--endpoint", there.endpoint)
     assert done.returncode == 14 and f"no {MANIFEST} of old lies there" in flat(done), flat(done)
+
+
+@needs_aws
+def test_a_checkpoint_comes_by_aws_alone(owner: Project, there: S3) -> None:
+    (owner.person.home / ".local/bin/rclone").unlink()
+    lies(there.folder / "runs", {"checkpoint-9/w.bin": b"9" * 70000, "checkpoint-9/a/empty": b""})
+    done = owner.run("fetch", "old", "--from", "s3://bucket/runs/", "--endpoint", there.endpoint, timeout_s=120)
+    assert done.returncode == 0, flat(done)
+    got = owner.folder / "checkpoint-9"
+    assert ((got / "w.bin").read_bytes(), (got / "a/empty").read_bytes()) == (b"9" * 70000, b"")
 
 
 def test_what_lies_there_is_believed_only_where_it_agrees_with_the_manifest(owner: Project, there: S3) -> None:
