@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import Any
 
@@ -13,7 +13,7 @@ from aicrun import api
 from aicrun.cli.options import with_json, with_machines
 from aicrun.cli.safe_text import Bare
 from aicrun.cli.screen import Screen
-from aicrun.cli.views.endings import ending_lines, headline, left_lines
+from aicrun.cli.views.endings import ending_lines, headline, last_line, left_lines
 from aicrun.cli.views.inspect_yaml import inspect_lines
 from aicrun.cli.views.tables import list_lines
 from aicrun.cli.waiting import open_session
@@ -160,10 +160,10 @@ def logs_command(
             return Exit.DONE
         screen.interrupted = left_lines(found)
         _follow(session, found, step, asked, printer)
-        now = api.find(session, found.report.job_id)
-        screen.err(
-            [f"{headline(now)}." if api.settled(now) else f"the {step} ended, the run goes on: aicrun wait {run}"]
-        )
+        # Of this very job, under the name that was typed.
+        now = replace(api.find(session, found.report.job_id), key=found.key)
+        goes_on = [f"the {step} ended, the run goes on: aicrun wait {run}"]
+        screen.err([f"{headline(now)}.", last_line(now)] if api.settled(now) else goes_on)
         return Exit.DONE
 
 

@@ -64,7 +64,7 @@ def meant_checkpoint(found: Found, seen: Checkpointed, wanted: str) -> Chosen:
 def fetch(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tell) -> Moved:
     """Bring it into the folder `to`, under its own name; the files at the top under the run's.
 
-    Raises as `pull`, and `UsageError` (AIC-E024) when it is removed over there meanwhile.
+    Raises as `pull`, and `TransferFailed` (AIC-E024) when it is removed over there meanwhile.
     """
     try:
         return _brought(session, chosen, to, replace, tell)
@@ -74,7 +74,7 @@ def fetch(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tell) 
         found, name = chosen.found, chosen.checkpoint.name
         words = f"{found.report.run}: {name} was removed from {found.machine} meanwhile"
         look = Way("see what there is", f"aicrun checkpoints {found.report.run}")
-        raise UsageError("AIC-E024", words, ways=(look,)) from error
+        raise TransferFailed("AIC-E024", words, ways=(look,)) from error
 
 
 def _brought(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tell) -> Moved:

@@ -85,7 +85,11 @@ def _later(changes: tuple[FieldChange, ...]) -> list[tuple[str, str]]:
 def _keep_ended(task: Task, found: Found, base: RunPlan) -> RunPlan:
     spec = task.wanted.spec
     told = f"keep, succeeded {words.ago(records.since(found))}"
-    ways = (Way("train it again", typed("apply", spec, "--again")), Way("look at it", of_run("inspect", spec.name)))
+    saved = found.job.checkpoints is not None and bool(found.job.checkpoints.newest)
+    second = (
+        Way("fetch the last", of_run("fetch", spec.name)) if saved else Way("look at it", of_run("inspect", spec.name))
+    )
+    ways = (Way("train it again", typed("apply", spec, "--again")), second)
     rows: tuple[tuple[str, str], ...] = ()
     if task.outcome.column is Column.SOURCE:
         told += "; source changed, --again to train it"

@@ -236,7 +236,7 @@ def test_what_happens_in_the_middle_of_a_fetch(project: Project, tmp_path: Path)
         if client.returncode:
             break
         folder.with_name("aside").rename(folder)
-    assert client.returncode == 3 and "checkpoint-1000 was removed from here meanwhile" in said, said
+    assert client.returncode == 14 and "checkpoint-1000 was removed from here meanwhile" in said, said
 
 
 class Writing:

@@ -40,6 +40,7 @@ def test_the_second_apply_has_nothing_to_do(project: Project) -> None:
     again = project.apply()
     assert again.returncode == 0
     assert again.stdout.startswith("= quick: keep, succeeded ")
+    assert "fetch the last  aicrun fetch quick" in again.stdout
     assert len(project.starts()) == 1
 
 
@@ -197,6 +198,7 @@ def test_following_a_log_to_its_end_says_how_the_run_ended(project: Project) -> 
     assert followed.stdout == "step 1/2 loss=0.9\nstep 2/2 loss=0.4\n"
     assert "quick failed(exit_code) on here" in followed.stderr
     assert "exit code 7" in followed.stderr
+    assert followed.stderr.splitlines()[-1] == "model.bin, 7 B, on here only: aicrun fetch quick"
 
 
 def test_ctrl_c_on_following_leaves_the_run_running(project: Project) -> None:
