@@ -139,6 +139,13 @@ def test_a_probe_writes_finds_and_removes_just_its_own(far: Far, job: Job, capfd
 
 
 @has_sshd
+def test_no_part_of_a_path_is_read_by_a_shell_there(far: Far, job: Job, tmp_path: Path) -> None:
+    folder = tmp_path / "a$(true)b;'c*"
+    far.probed(job(), Upload("", "ssh", f"ssh://nas{folder}/", "exact", tool="rsync"))
+    assert folder.is_dir() and list(folder.iterdir()) == []
+
+
+@has_sshd
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
