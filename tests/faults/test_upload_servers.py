@@ -252,6 +252,25 @@ def test_a_keeper_that_is_killed_alone_leaves_an_upload_that_goes_on_and_counts(
     assert status_of(place.rig.ended(job, END_S)).status is Status.SUCCEEDED and place.arrived()
 
 
+def test_an_upload_that_was_asked_for_again_and_killed_is_asked_for_once_more(place: Place) -> None:
+    place.way.refuses = lambda: True
+    place.way.refuses_after = FILE_BYTES
+    job = place.trained("rclone", keys())
+    failed(place.rig.ended(job, END_S))
+    until(lambda: not lives(place.rig.keeper(job)), END_S)
+    place.way.refuses, place.way.bytes_per_s = (lambda: False), 100_000
+    before = place.rig.running(job, "upload")
+    place.rig.call("upload", job_id=job, by="ana", secrets=keys())
+    until(lambda: place.rig.running(job, "upload") != before, END_S)
+    tool = uploader(place.rig, job, "rclone")
+    for pid in (place.rig.keeper(job), place.rig.running(job, "upload"), tool):
+        os.kill(pid, signal.SIGKILL)
+    place.way.bytes_per_s = 0
+    standing = status_of(place.rig.ended(job, END_S))
+    assert (standing.status, standing.reason) == (Status.FAILED, "upload_failed"), standing
+    assert place.again(job, secrets=keys()).status is Status.SUCCEEDED and place.arrived()
+
+
 def test_a_state_folder_that_is_full_fails_the_upload_alone(small_disk: Path, place: Place) -> None:
     """A tool's errand needs some room of our own, for links to what it sends, and for its log."""
     job = place.trained("rclone", keys(), 'while [ ! -e "$HOME/go" ]; do sleep 0.05; done')
