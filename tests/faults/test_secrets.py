@@ -68,6 +68,8 @@ def test_a_planted_value_is_in_the_steps_it_is_for_and_nowhere_else(rig: Rig) ->
         progress={"step": {"pattern": r"step (\S+)"}},
     )
     main = rig.running(job)
+    # Written while the run lasts: what was there before is not uploaded.
+    os.utime(checkpoints / "model")
     until(lambda: b"step" in rig.log(job))
     kept = rig.folder(job) / names.SECRETS
     assert kept.stat().st_mode & 0o777 == 0o600
