@@ -25,12 +25,18 @@ STORE_LEAST_S = 3600
 
 @lean.dataclass(frozen=True)
 class Row:
-    """One thing to remove: `what` is `job`, `store`, `agent`, `group` or `trash`; `bytes` as its files say."""
+    """One thing to remove: `what` is `job`, `store`, `agent`, `group` or `trash`; `bytes` as its files say.
+
+    Of a job also its `run`, its `job_id`, and how long ago it ended.
+    """
 
     what: str
     path: str
     bytes: int
     why: str
+    run: str = ""
+    job_id: str = ""
+    ended_age_s: Optional[float] = None
 
 
 def sweep(home: Home, now: float, older_than_s: float = WEEK_S) -> Tuple[Row, ...]:
@@ -72,11 +78,12 @@ def _groups(home: Home) -> Iterator[Row]:
 
 def _jobs(home: Home, now: float, older_than_s: float) -> Iterator[Row]:
     for path in _listed(home.jobs()):
-        ended_at = _ended_at(home, path)
-        if ended_at is None or ended_at >= now - older_than_s or launch.keeper_lives(path):
+        request, ended_at = _ended(home, path)
+        if request is None or ended_at is None or ended_at >= now - older_than_s or launch.keeper_lives(path):
             continue
         if not _is_of_a_young_boot(path, older_than_s):
-            yield Row("job", path, _bytes(path), "ended; its record stays")
+            named = (request.run, request.job_id, round(now - ended_at, 1))
+            yield Row("job", path, _bytes(path), "ended; its record stays", *named)
 
 
 def _is_of_a_young_boot(job_dir: str, older_than_s: float) -> bool:
@@ -90,20 +97,21 @@ def _is_of_a_young_boot(job_dir: str, older_than_s: float) -> bool:
     return kept is not None and kept.boot == boot and boot_age_s < older_than_s
 
 
-def _ended_at(home: Home, job_dir: str) -> Optional[float]:
+def _ended(home: Home, job_dir: str) -> Tuple[Optional[JobRequest], Optional[float]]:
+    """The job in a folder, and when it ended; None for what is not known."""
     # A job without a recorded end is never swept: its folder is the only evidence of what became of it.
     try:
         request = read_record(os.path.join(job_dir, names.REQUEST), JobRequest)
         if request is None:
-            return None
+            return None, None
         record = home.record_dir(request.run, request.job_id)
         end = read_record(os.path.join(record, names.END), End)
         if end is not None:
-            return end.at
+            return request, end.at
         decision = read_record(os.path.join(record, names.DECISION), Decision)
     except Unreadable:
-        return None
-    return decision.at if decision is not None and decision.decision == "no" else None
+        return None, None
+    return request, decision.at if decision is not None and decision.decision == "no" else None
 
 
 def _store(home: Home, before: float) -> Iterator[Row]:

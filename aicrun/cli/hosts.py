@@ -99,7 +99,7 @@ def gc_command(screen: Screen, machine: str | None, dry_run: bool, older_than: s
                 rows = api.gc(session, name, False, seconds)
             else:
                 dry_run, code = True, Exit.INTERRUPTED
-        screen.out(gc_lines(screen, name, rows, dry_run))
+        screen.out(gc_lines(screen, name, rows, dry_run, older_than if older_than != _WEEK else ""))
     if screen.json:
         screen.document("gc", {"machine": name, "dry_run": dry_run, "rows": list(rows)})
     return code

@@ -14,9 +14,10 @@ from aicrun.cli.screen import Screen
 from aicrun.cli.views.deleting import doomed_lines, goes_words
 from aicrun.cli.views.endings import ending_lines, headline, kept_line, last_line, uploaded_row
 from aicrun.cli.views.steps import Story
+from aicrun.cli.views.trouble import next_lines
 from aicrun.cli.waiting import open_session
 from aicrun.errors import AicrunError, Exit, HostRefused, TransferFailed, UsageError, Way
-from aicrun.plan.words import ago, harmless, size
+from aicrun.plan.words import ago, counted, harmless, size
 from aicrun.spec.model import UploadSpec
 from aicrun.spec.sizes import duration_s
 from aicrun.spec.targets import upload_target
@@ -177,16 +178,31 @@ def _log_of_upload(found: api.Found) -> str:
 @with_json
 @click.pass_obj
 def delete_command(screen: Screen, run: str, checkpoints: bool, yes: bool, machines: str) -> int:
-    """Remove an ended run's records and logs. Its workspace stays, and its checkpoints do without --checkpoints."""
+    """Remove the records and logs of an ended run's newest job; other jobs of its name stay.
+
+    Its workspace stays, and its checkpoints do without --checkpoints.
+    """
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         with _told_how(found):
             return _deleted(screen, session, found, checkpoints, yes)
 
 
+def _others(session: api.Session, found: api.Found) -> list[api.Found]:
+    """The other jobs of the run's name, newest first: what is deleted is one of them."""
+    listed = api.jobs(session, (), True).jobs
+    return [one for one in listed if one.report.run == found.report.run and one.report.job_id != found.report.job_id]
+
+
+def _stay(others: list[api.Found], run: str) -> str:
+    return f"{counted(len(others), 'other job')} of {run} {'stay' if len(others) > 1 else 'stays'}"
+
+
 def _deleted(screen: Screen, session: api.Session, found: api.Found, checkpoints: bool, yes: bool) -> int:
     doomed = api.doomed(session, found) if checkpoints else None
+    others = _others(session, found)
     which = f"job {found.report.job_id}, {found.standing.status.value}"
+    which += f"; {_stay(others, 'it')}" if others else ""
     if doomed is not None:
         screen.err(doomed_lines(screen, found, doomed))
     what = f"{goes_words(doomed)} and the" if doomed is not None and doomed.removed.names else "the"
@@ -200,6 +216,10 @@ def _deleted(screen: Screen, session: api.Session, found: api.Found, checkpoints
         screen.out([f"deleted {goes_words(doomed)} on {found.machine}: {harmless(removed.path)}"])
     found = api.delete(session, found)
     screen.out([f"deleted the records and logs of {found.report.run}, job {found.report.job_id}", *left])
+    if others:
+        rows = [(ago(one.report.age_s), one.report.job_id[:8]) for one in others[:3]]
+        ways = next_lines(tuple(Way(f"from {age}", f"aicrun delete {job}") for age, job in rows))
+        screen.out([f"{_stay(others, found.report.run)}:", *ways])
     if screen.json:
         more = {} if doomed is None else {"checkpoints": api.as_json(doomed.removed)}
         screen.document("delete", {**api.document_of(found), **more})

@@ -46,3 +46,18 @@ def test_what_a_plan_of_several_files_offers_is_about_all_of_them(project: Proje
     started = project.run(*shlex.split(line.split("aicrun ", 1)[1]), "--yes", "--no-wait")
     assert started.returncode == 0, started.stdout + started.stderr
     assert {project.run("wait", run).returncode for run in ("run-one", "run-two")} == {0}
+
+
+def test_a_delete_says_which_job_goes_and_which_stay(project: Project) -> None:
+    project.write(more="checkpoints: {path: out}\n")
+    assert project.apply("--follow").returncode == 0
+    first = project.job()["job_id"]
+    assert project.apply("--again", "--follow").returncode == 0
+    second = project.job()["job_id"]
+    asked = project.run("delete", "quick")
+    assert f"(job {second}, succeeded; 1 other job of it stays)" in asked.stderr
+    gone = project.run("delete", "quick", "--yes")
+    assert f"deleted the records and logs of quick, job {second}" in gone.stdout
+    assert "1 other job of quick stays:" in gone.stdout and f"aicrun delete {first[:8]}\n" in gone.stdout
+    last = project.run("delete", first[:8], "--yes")
+    assert last.returncode == 0 and "other job" not in last.stdout

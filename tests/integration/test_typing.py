@@ -98,10 +98,11 @@ def test_gc_shows_what_goes_before_it_asks_and_a_no_keeps_it(project: Project) -
     words = ("gc", "here", "--older-than", "0s")
     refused = project.run(*words)
     assert refused.returncode == 3
-    assert "ended; its record stays" in refused.stderr
+    assert " of quick: ended " in refused.stderr and "ago; its record stays" in refused.stderr
+    assert "aicrun gc here --older-than 0s --yes\n" in project.run(*words, "--dry-run").stdout
     assert "aicrun gc here --older-than 0s --yes" in refused.stderr
     shown = typed(project, "n\n", *words)
-    assert shown.index("ended; its record stays") < shown.index("Remove this from here? [y/N]")
+    assert shown.index("ago; its record stays") < shown.index("Remove this from here? [y/N]")
     assert "Nothing has been changed." in shown and shown.endswith("exit 130")
     assert project.run("logs", "quick").returncode == 0
     assert " removed." in typed(project, "y\n", *words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from aicrun.cli.screen import Screen, styled
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
-from aicrun.plan.words import counted, cut, drained, harmless, name, size
+from aicrun.plan.words import ago, counted, cut, drained, harmless, name, short, size
 
 _COLOURS = {"ok": "green", "note": "yellow", "bad": "red", "?": "yellow"}
 _HELP = " " * 17
@@ -66,11 +67,15 @@ def notes_lines(screen: Screen, machine: str, text: str) -> list[str]:
     return [head, *quoted(screen, lines, cutting=True), "", *ways]
 
 
-def gc_lines(screen: Screen, machine: str, rows: Sequence[dict[str, Any]], dry_run: bool) -> list[str]:
-    """What goes, how big, and why; then the sum."""
+def gc_lines(
+    screen: Screen, machine: str, rows: Sequence[dict[str, Any]], dry_run: bool, older_than: str = ""
+) -> list[str]:
+    """What goes, how big, and why; then the sum. `older_than` is the duration that was asked for, if one was."""
     shown = []
     for row in rows:
-        what, why = harmless(str(row.get("what", ""))), harmless(str(row.get("why", "")))
+        what, why = _going(row), harmless(str(row.get("why", "")))
+        age_s = row.get("ended_age_s")
+        why = why.replace("ended", f"ended {ago(age_s)}", 1) if isinstance(age_s, (int, float)) else why
         freed = row.get("bytes", 0)
         shown.append(
             cut(f"  {size(freed if isinstance(freed, int) else 0):>10}  {what}: {why}", screen.width, screen.mark)
@@ -78,14 +83,21 @@ def gc_lines(screen: Screen, machine: str, rows: Sequence[dict[str, Any]], dry_r
     whole = sum(row["bytes"] for row in rows if isinstance(row.get("bytes"), int))
     if not rows:
         return [f"{machine}: nothing to remove."]
+    asked = ["--older-than", shlex.quote(older_than)] if older_than else []
     if dry_run:
         return [
             *shown,
             "",
             f"{machine}: {size(whole)} would be removed. Nothing has been changed.",
-            *next_lines((Way("do it", f"aicrun gc {machine} --yes"),)),
+            *next_lines((Way("do it", " ".join(["aicrun gc", machine, *asked, "--yes"])),)),
         ]
     return [*shown, "", f"{machine}: {size(whole)} removed."]
+
+
+def _going(row: dict[str, Any]) -> str:
+    """`job 7c1e09d2 of sft-run`: what goes, by the name that people know it by."""
+    what, run, job = (harmless(str(row.get(key, ""))) for key in ("what", "run", "job_id"))
+    return f"{what} {short(job)} of {name(run)}" if run and job else what
 
 
 def drain_lines(screen: Screen, machine: str, found: api.Drained) -> list[str]:

@@ -328,7 +328,8 @@ def test_a_run_that_waits_for_a_drain_says_so() -> None:
 
 
 def test_gc_before_and_after() -> None:
-    rows = ({"what": "job", "path": "/s/jobs/1", "bytes": 217088, "why": "ended 8d ago"},)
+    named = {"run": "sft-run", "job_id": "7c1e09d2a4b86f13", "ended_age_s": 8 * 86400.0}
+    rows = ({"what": "job", "path": "/s/jobs/1", "bytes": 217088, "why": "ended; its record stays", **named},)
     held(
         "gc",
         [
