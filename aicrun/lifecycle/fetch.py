@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from textwrap import wrap
 
 from aicrun.errors import HostRefused, TransferFailed, UsageError, Way
 from aicrun.lifecycle.find import Found
@@ -55,7 +56,7 @@ def meant_checkpoint(found: Found, seen: Checkpointed, wanted: str) -> Chosen:
     named = named or [one for one in seen.checkpoints if len(wanted) >= _ID_LEAST and one.id.startswith(wanted)]
     if len(named) != 1:
         some = ", ".join(one.name for one in seen.checkpoints[:_SHOWN])
-        facts = (("there are", some),) if some else ()
+        facts = (("there are", "\n".join(wrap(some, 66, break_on_hyphens=False))),) if some else ()
         what = "more than one checkpoint" if named else "no checkpoint"
         raise UsageError("AIC-E024", f"{run}: {what} is called {wanted}", facts=facts, ways=(look,))
     return _checked(Chosen(found, seen.path, named[0]))

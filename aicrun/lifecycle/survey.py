@@ -28,6 +28,7 @@ TOLD_AFTER_S = 1.0
 TOLD_EACH_S = 0.25
 # Whoever was asked for nothing is waited for so long.
 LEFT_S = 1.0
+_STALE_S = 60.0
 NOT_SUPPORTED = "AIC-E590"
 # A connection that stood and ended in the middle of a question.
 CUT = "AIC-E511"
@@ -244,11 +245,17 @@ def offline(session: Session, excepted: tuple[str, ...] = ()) -> Fleet:
     )
 
 
+def _key(machine: Machine) -> tuple[str, str]:
+    return machine.name, repr(machine.reach)
+
+
 def _remember(session: Session, heard: dict[str, Heard[HostReading]]) -> None:
-    far = [
-        item for item in heard.values() if item.answer is not None and not isinstance(item.machine.reach, LocalReach)
-    ]
-    rows = {(item.machine.name, repr(item.machine.reach)): json.dumps(to_json(item.answer)) for item in far}
+    answered = {_key(item.machine): item for item in heard.values() if item.answer is not None}
+    if not any(not isinstance(item.machine.reach, LocalReach) for item in answered.values()):
+        # Alone, this machine answers whenever this client runs: what a plan offline says of it may be a minute old.
+        known = session.ledger.remembered()
+        answered = {key: item for key, item in answered.items() if known.get(key, ("", _STALE_S))[1] >= _STALE_S}
+    rows = {key: json.dumps(to_json(item.answer)) for key, item in answered.items()}
     if rows:
         session.ledger.remember(rows)
 
@@ -258,7 +265,7 @@ def _remembered(session: Session) -> dict[str, tuple[HostReading, float]]:
     found = {}
     kept = session.ledger.remembered()
     for machine in session.inventory.machines:
-        text, age_s = kept.get((machine.name, repr(machine.reach)), ("", 0.0))
+        text, age_s = kept.get(_key(machine), ("", 0.0))
         try:
             found[machine.name] = (from_json(HostReading, json.loads(text)), age_s)
         except (ValueError, WireError):

@@ -50,6 +50,8 @@ def silent(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet, would
     spec, first = wanted.spec, blocked[0]
     names = words.some([view.machine.name for view in blocked])
     many = len(blocked) > 1
+    if fleet.offline:
+        return _never_seen(spec, [view.machine.name for view in blocked])
     facts = [(view.machine.name, silence(view)) for view in blocked]
     answered = [view.machine.name for view in fleet.machines if view.state == "answered"]
     if answered:
@@ -72,6 +74,17 @@ def silent(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet, would
     elif all(view.refuses for view in blocked):
         words_ = f"refused, {names} cannot be looked at and may hold a copy"
     return Refusal(SILENT, 6, words_, tuple(facts), tuple(ways))
+
+
+def _never_seen(spec: RunSpec, names: list[str]) -> Refusal:
+    """Nobody was asked, and nothing is known of some machines: that says nothing of whether they answer."""
+    excepted = [part for name in names for part in ("--except", name)]
+    ways = (
+        Way("ask now", typed("plan", spec)),
+        Way("read it without " + ("them" if len(names) > 1 else "it"), typed("plan", spec, "--offline", *excepted)),
+    )
+    facts = (("offline", f"{words.some(names)}: never seen by this client, and nobody is asked"),)
+    return Refusal(SILENT, 6, f"refused, {words.some(names)} was never seen and may hold a copy", facts, ways)
 
 
 def _others_could_take_it(wanted: Wanted, blocked: tuple[MachineView, ...], fleet: Fleet) -> bool:

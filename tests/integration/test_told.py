@@ -140,3 +140,17 @@ def test_the_plan_shows_a_value_as_it_reaches_the_job(project: Project) -> None:
     planned = project.run("plan").stdout
     assert "LINES=a\\nb\\tc" in planned
     assert "NAME=${run.name}" in planned
+
+
+def test_an_offline_plan_on_this_machine_alone_says_what_is_so(project: Project) -> None:
+    project.write()
+    never = project.run("plan", "--offline")
+    assert never.returncode == 6
+    assert never.stdout.startswith("x quick: refused, here was never seen and may hold a copy\n")
+    assert "Offline: no machine was asked, and this client has seen none." in never.stdout
+    assert "does not answer" not in never.stdout and "machines down" not in never.stdout
+    assert project.run("plan").returncode == 0
+    read = project.run("plan", "--offline")
+    assert read.returncode == 0, read.stdout
+    assert read.stdout.startswith("+ quick: start on here") and "this is here as of " in read.stdout
+    assert "aicrun apply" not in read.stdout

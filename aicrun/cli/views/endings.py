@@ -7,12 +7,12 @@ from a log's words.
 from __future__ import annotations
 
 import shlex
-from textwrap import wrap
+from textwrap import TextWrapper, wrap
 from typing import Any
 
 from aicrun import api
 from aicrun.cli.safe_text import line
-from aicrun.cli.screen import Screen, styled
+from aicrun.cli.screen import PROSE_COLUMNS, Screen, plain, styled
 from aicrun.cli.views.keeping import sweep_lines
 from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
@@ -20,10 +20,12 @@ from aicrun.errors import Way
 from aicrun.lifecycle.events import WARNINGS
 from aicrun.plan.reconcile import lost_cause, not_uploaded
 from aicrun.plan.records import attempt_words
-from aicrun.plan.words import count, counted, cut, gib, harmless, name, ordinal, size, took
+from aicrun.plan.words import cells, count, counted, cut, gib, harmless, name, ordinal, size, took
 from aicrun.spec.model import RETRY_WHEN
 
 _WHY_CELLS = 68
+_LABEL = 12
+_NOTHING = "No checkpoint"
 
 _COLOURS = {
     api.Status.SUCCEEDED: "green",
@@ -47,7 +49,26 @@ def ending_lines(screen: Screen, ending: api.Ending, spec_file: str) -> list[str
     ways = ways_after(found, spec_file)
     if ways:
         shown += ["", *next_lines(ways)]
-    return [*shown, *sweep_lines([found]), last_line(found, ending.saved)]
+    shown = [part for line in shown for part in folded(line)]
+    # The very last line holds where, how big and the command, however long that is.
+    last = last_line(found, ending.saved)
+    return [*shown, *sweep_lines([found]), *(folded(last) if last.startswith(_NOTHING) else [last])]
+
+
+def folded(line: str) -> list[str]:
+    """A line of at most 80 columns as it is, a longer one in several; a command in it stays whole, at its end."""
+    if cells(plain(line)) <= PROSE_COLUMNS:
+        return [line]
+    said, command = line.rstrip(), ""
+    if ": aicrun " in line:
+        said, _, command = line.rpartition(": aicrun ")
+        said, command = f"{said}:", f"aicrun {command}"
+    # What stands behind a label stays beside it.
+    head = said[:_LABEL] if line.startswith("  ") else ""
+    deep = _LABEL if head else 2
+    wrapper = TextWrapper(PROSE_COLUMNS, head, " " * deep, break_long_words=False, break_on_hyphens=False)
+    lines = wrapper.wrap(said[len(head) :])
+    return [*lines, " " * deep + command] if command else lines
 
 
 def headline(found: api.Found) -> str:
@@ -199,9 +220,9 @@ def last_line(found: api.Found, saved: api.Checkpointed | None = None) -> str:
     kept = found.report.checkpoints
     other = f"for other files: aicrun pull {found.machine}:PATH"
     if kept is None or not kept.path:
-        return f"No checkpoint folder was recorded for it; {other}"
+        return f"{_NOTHING} folder was recorded for it; {other}"
     if not kept.newest:
-        return f"No checkpoint was written below {harmless(kept.path)}; {other}"
+        return f"{_NOTHING} was written below {harmless(kept.path)}; {other}"
     newest = next((one for one in saved.checkpoints if one.complete in ("yes", "settled")), None) if saved else None
     if saved is not None and newest is None:
         return f"{_where(found, kept.newest, kept.newest_bytes)}, not whole: {_pull(found)}"

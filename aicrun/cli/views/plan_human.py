@@ -303,7 +303,9 @@ def _add_closing(page: Page, plan: Plan, verbose: bool) -> None:
     else:
         _add_counts(page, plan)
     if plan.fleet.offline:
-        page.sentence(f"Offline: no machine was asked, this is {_last_seen(plan.fleet)}.", "yellow")
+        seen = _last_seen(plan.fleet)
+        told = f"this is {seen}" if seen else "and this client has seen none"
+        page.sentence(f"Offline: no machine was asked, {told}.", "yellow")
     _add_not_yet(page, plan)
     more = [Way("every card", typed("plan", plan.runs[0].spec, "-v"))] if folded else []
     page.ways([*more, *_ways(plan)])
@@ -356,11 +358,11 @@ def _add_counts(page: Page, plan: Plan) -> None:
 
 
 def _last_seen(fleet: Fleet) -> str:
-    """`lab as of 2h ago`; of many machines the newest and the oldest look."""
+    """`lab as of 2h ago`; of many machines the newest and the oldest look; empty when none was ever seen."""
     ages = [(view.seen_age_s, view.machine.name) for view in fleet.machines if view.seen_age_s is not None]
     if len(ages) > 3:
         ages = [min(ages), max(ages)]
-    return joined([f"{name} as of {ago(age_s)}" for age_s, name in ages]) or "no machine was ever seen"
+    return joined([f"{name} as of {ago(age_s)}" for age_s, name in ages])
 
 
 def _lives(item: RunPlan) -> bool:

@@ -17,6 +17,8 @@ from aicrun.lifecycle.ending import Ending
 from aicrun.lifecycle.find import Found, Listing
 from aicrun.plan.words import cells
 from aicrun.wire.checkpoint import Checkpoint, Checkpointed
+from aicrun.wire.codec import replace
+from aicrun.wire.upload import UploadResult
 
 
 def test_a_wide_list_tells_the_id_to_type_and_the_last_figures() -> None:
@@ -68,3 +70,19 @@ def test_a_run_that_was_named_by_its_id_keeps_that_name_in_every_command(found: 
     commands = [line for line in map(plain, shown) if "aicrun " in line]
     assert len(commands) >= 6
     assert [line for line in commands if "sft-run" in line.split("aicrun ", 1)[1]] == []
+
+
+def test_no_line_of_an_ending_but_the_last_is_wider_than_the_screen() -> None:
+    """A command and a path stay whole, so that they can be taken from the screen."""
+    far = "s3://bucket/of/a/team/sft-run/3f9a1c0e77b2d416/checkpoint-9000/"
+    skipped = (f"{far}a.bin is of an earlier run that lay in the folder", "b")
+    done = UploadResult(far, True, 14, 1 << 34, skipped=skipped)
+    why = "its keeper was gone and nobody recorded its end, and then its deadline came while nobody looked at it"
+    unseen = Found("lab", replace(lost().report, lost_detail=why))
+    for found in (Found("lab", replace(succeeded().report, upload=done)), failed(upload=done), unseen):
+        shown = [plain(line) for line in ending_lines(Screen(), Ending(found), "run.yaml")]
+        assert [line for line in shown[:-1] if cells(line) > 80] == []
+        assert shown[-1].endswith("aicrun fetch sft-run")
+        told = " ".join(" ".join(shown).split())
+        assert found is unseen or f"uploaded {far}, 14 files, verified left out {far}a.bin is of" in told
+        assert found is not unseen or why in told
