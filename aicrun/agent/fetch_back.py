@@ -33,6 +33,8 @@ else:
 
 # A person sits and waits: what is not cured in half a minute is told.
 PAUSES_S = (2.0, 8.0, 20.0)
+# Of what is asked first: a target that is not reached is told soon.
+FIRST_PAUSES_S = (1.0,)
 LIMIT_S = 7 * 24 * 3600.0
 GONE = 130
 
@@ -106,7 +108,8 @@ def brought(back: Back, shop: Workshop) -> Brought:
 
     try:
         os.makedirs(back.to, exist_ok=True)
-        tool_tries.tried(Errand(back.subject, back.address, LOGINS.get(tool, ""), PAUSES_S, REACH), shop, tried)
+        pauses_s = FIRST_PAUSES_S if back.manifests or back.files == (MANIFEST,) else PAUSES_S
+        tool_tries.tried(Errand(back.subject, back.address, LOGINS.get(tool, ""), pauses_s, REACH), shop, tried)
     except NoRoom as error:
         return Brought(tool, wire.NO_ROOM, str(error))
     except SetupFailed as error:

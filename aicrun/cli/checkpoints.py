@@ -122,7 +122,12 @@ def _instead(screen: Screen, session: api.Session, other: api.uploaded.Instead, 
 def _from_upload(
     screen: Screen, session: api.Session, uploaded: api.uploaded.Uploaded, wanted: Wanted, why: str = ""
 ) -> dict[str, object]:
-    found = api.uploaded.opened(session, uploaded)
+    if not screen.json:
+        screen.rewrite(f"asking {harmless(uploaded.upload.destination)} what it holds")
+    try:
+        found = api.uploaded.opened(session, uploaded)
+    finally:
+        screen.clear()
     part = api.uploaded.meant_part(found, uploaded, wanted.checkpoint)
     anew = "" if api.uploaded.is_as_seen(found, uploaded) else "; uploaded anew since this client saw the run last"
     screen.err([f"{_named(part.name)} from {harmless(found.address)}{why}{anew}"])
