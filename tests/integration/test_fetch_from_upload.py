@@ -186,9 +186,12 @@ def test_what_hinders_is_told_with_the_way_out(owner: Project, there: S3, tmp_pa
         assert not list(disk.rglob("*.bin"))
 
 
-def test_a_client_that_is_killed_takes_its_tool_along_and_the_next_call_goes_on(owner: Project, there: S3) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_client_that_is_ended_takes_its_tool_along_and_the_next_call_goes_on(
+    owner: Project, there: S3, how: signal.Signals
+) -> None:
     (owner.person.home / ".local/bin/aws").unlink(missing_ok=True)
-    whole, growing = b"w" * 20000, os.urandom(9 << 20)
+    whole, growing = b"w" * 20000, os.urandom(48 << 20)
     lies(there.folder / "runs", {"checkpoint-9/a.bin": whole, "checkpoint-9/z.bin": growing})
     where = ("--from", "s3://bucket/runs/", "--endpoint", there.endpoint)
     owner.person.env["RCLONE_BWLIMIT"] = "512Ki"
@@ -198,8 +201,10 @@ def test_a_client_that_is_killed_takes_its_tool_along_and_the_next_call_goes_on(
     until(lambda: first.exists() and first.read_bytes() == whole, 60)
     done = owner.run("fetch", "old", *where)
     assert done.returncode == 14 and "another fetch brings checkpoint-9 into" in flat(done), flat(done)
-    client.send_signal(signal.SIGKILL)
-    client.communicate()
+    client.send_signal(how)
+    said = " ".join(client.communicate()[1].split())
+    if how == signal.SIGINT:
+        assert client.returncode == 130 and "Go on with: aicrun fetch old --from" in said, said
     until(lambda: not processes_with(owner.person.mark))
     inode = first.stat().st_ino
     assert not (owner.folder / "checkpoint-9").exists()
