@@ -133,7 +133,8 @@ def test_a_target_that_fails_for_a_while_is_told_and_tried_again(rig: Rig) -> No
     kept.unlink()
     until(lambda: has(rig, 1), 60)
     until(lambda: "uploads_recovered" in events(rig, job))
-    assert events(rig, job).count("uploads_failing") == 1 and rig.standing(job).why == ""
+    until(lambda: rig.standing(job).why == "")
+    assert events(rig, job).count("uploads_failing") == 1
     (rig.home / "go").touch()
     assert status_of(rig.ended(job)).status is Status.SUCCEEDED
 
@@ -209,6 +210,8 @@ def test_what_is_written_to_at_the_last_moment_comes_back(rig: Rig) -> None:
     job = started(rig, saves, keep=1, limits=Limits(grace_s=1), variables={"AICRUN_TEST_HOOK": "prune.aside:pause"})
     aside = until(lambda: [path for path in (rig.home / "out").glob(".aicrun-pruned-*") if path.is_dir()], 60)[0]
     (aside / "model.bin").write_text("the trainer had it open")
+    # With this it stays, so that it is not taken away again before somebody has looked.
+    os.mkfifo(aside / "pipe")
     os.kill(beside(rig, job), signal.SIGCONT)
     back = rig.home / "out/checkpoint-1/model.bin"
     assert until(lambda: back.exists() and back.read_text(), 60) == "the trainer had it open"
@@ -247,8 +250,10 @@ def test_the_list_tells_which_are_there_and_which_only_uploaded(rig: Rig) -> Non
     assert set(here) == {"checkpoint-2"} and here["checkpoint-2"]["uploaded_age_s"] >= 0
     assert elsewhere["checkpoint-1"]["on_host"] == "pruned" and elsewhere["checkpoint-1"]["step"] == 1
     # What somebody else removed has its copy too; what changed since is not what was uploaded.
+    os.kill(beside(rig, job), signal.SIGSTOP)
     (rig.home / "out/checkpoint-2/model.bin").write_text("others")
     assert "uploaded_age_s" not in listed()[0]["checkpoint-2"]
+    os.kill(beside(rig, job), signal.SIGCONT)
     (rig.home / "go").touch()
     until(lambda: has(rig, 1, 2, 3), 60)
     (rig.home / "end").touch()
