@@ -197,8 +197,9 @@ AIC-W208 caches on the system's partition
   Models and data sets fill small partitions, and /tmp is emptied at reboot. Put caches on the data volume.
   | env: {HF_HOME: "${machine.data}/hf"}
 AIC-W209 no checkpoint path
-  The command does not use $AICRUN_CHECKPOINT_DIR and no checkpoints.path is given, so aicrun cannot tell where the
-  result will be: it is not uploaded, not listed and not resumed from.
+  Checkpoints are what lies in $AICRUN_CHECKPOINT_DIR, or in checkpoints.path. Neither stands in the spec, the command
+  or the program that it names. What is saved elsewhere is not listed, uploaded or resumed from; a program that finds
+  the variable in another way loses nothing.
   | command: python train.py --out "$AICRUN_CHECKPOINT_DIR"
 AIC-W210 hours of training and no upload
   The only copy of the checkpoint will be on the machine.

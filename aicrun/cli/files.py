@@ -51,6 +51,10 @@ def init_command(screen: Screen, to: str) -> int:
     loaded = load_run(to)
     found = [f"command from {facts.script}" if facts.script else "the command is yours to write"]
     found += [f"packages from {facts.requirements}"] if facts.requirements else []
+    setup = loaded.specs[0].setup
+    found += [f"the environment {facts.venv}"] if setup is not None and setup.venv else []
+    if facts.script and not facts.has_environment:
+        found.append("no environment, so the machine's own python3")
     if loaded.specs[0].source is not None:
         found.append("code from this git tree" if facts.in_git else "code from this folder")
     words = f'wrote {to}: run "{loaded.specs[0].name}", ' + ", ".join(found)

@@ -65,7 +65,7 @@ def _told_how(found: api.Found, kind: type[AicrunError] | None = None) -> Iterat
             "not_finished": (Way("stop it first", f"aicrun stop {run}"), Way("or wait for it", f"aicrun wait {run}")),
             "nothing_to_upload": (
                 Way("bring its checkpoint here", f"aicrun fetch {run}"),
-                Way("what the next start uploads", "aicrun explain checkpoints.upload"),
+                Way("or upload it elsewhere", f"aicrun upload {run} --to file:~/checkpoints/"),
             ),
         }
         error.ways = error.ways or ways.get(error.token, ())
@@ -116,7 +116,8 @@ def upload_command(screen: Screen, /, run: str, checkpoint: str, machines: str, 
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         if checkpoint:
-            return _one_uploaded(screen, session, found, checkpoint)
+            with _told_how(found, TransferFailed):
+                return _one_uploaded(screen, session, found, checkpoint)
         done = found.report.upload
         if done is not None and done.verified and goal is None:
             screen.out([f"{found.report.run} is uploaded and verified already: {harmless(done.destination)}"])

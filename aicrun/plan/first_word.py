@@ -1,4 +1,4 @@
-"""Whether the first word of a command is a program on the machine: what the survey asks for it, and what a plan says.
+"""The first word of a command on its machine: whether it is a program, which Python it is, what the survey asks for it.
 
 It must not refuse: between the plan and the start a person may put it there. Where an environment or a command of the
 setup may bring it, nothing is said.
@@ -21,6 +21,8 @@ from aicrun.wire.jobs import JobRequest
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=[\w@%+:,./-]*\s+")
 # A plain word with nothing behind it that would make it something else, the name of a function say.
 _WORD = re.compile(r"([\w.+~/-]+)(?=\s*[;&|<>]|\s+[^(\s]|\s*\Z)")
+# An interpreter that the PATH decides on.
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 # What a shell brings itself, and its own words.
 _OF_THE_SHELL = """
 . : alias bg break builtin bye case cd command continue coproc declare dirs do done echo elif else enable esac eval
@@ -61,6 +63,19 @@ def first_word_warnings(spec: RunSpec, site: Site, made: JobRequest) -> tuple[st
     listed = f"name its folder under path: of {site.machine.name} in machines.yaml"
     way = f"write its full path, {listed}, or have setup: bring it"
     return (f"{site.machine.name}: {shown} is not on the PATH that the job will have there: {folders}; {way}",)
+
+
+def interpreter_rows(spec: RunSpec, site: Site, made: JobRequest) -> tuple[tuple[str, str], ...]:
+    """Which Python runs where the spec leaves that to the machine; none where it names one, or has a setup."""
+    word = first_word(made.command, spec.is_argv)
+    if spec.setup is not None or not _PYTHON.fullmatch(word):
+        return ()
+    path = made.env.get("PATH", "")
+    answer = next((one for one in site.reading.programs if (one.word, one.path) == (word, path)), None)
+    if answer is None or not answer.place:
+        return ()
+    version = next((f" {one.version}" for one in site.reading.pythons if one.path == answer.place), "")
+    return (("python", f"{words.harmless(answer.place + version)}, the machine's own, for there is no setup"),)
 
 
 def first_word(command: tuple[str, ...], is_argv: bool) -> str:

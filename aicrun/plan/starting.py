@@ -13,7 +13,7 @@ from aicrun.plan.cache_folders import cache_warnings
 from aicrun.plan.commands import typed
 from aicrun.plan.draft import RUN_ID, Site, draft, values_at
 from aicrun.plan.environment import files_read, lock_of
-from aicrun.plan.first_word import first_word_warnings
+from aicrun.plan.first_word import first_word_warnings, interpreter_rows
 from aicrun.plan.kept_cards import gone_warnings
 from aicrun.plan.known import Known
 from aicrun.plan.left_out import left_out, left_out_warnings, unseen_rows
@@ -148,7 +148,12 @@ def _worded(task: Task, placement: Placement, world: World, sign: Sign, site: Si
         verdicts=placement.verdicts,
         rows=tuple(rows),
         after=_line_rows(task, placement, chosen, world.known) if line else (),
-        terms=(*input_rows(made), *terms(wanted), *_terms(wanted, site, world.known)),
+        terms=(
+            *interpreter_rows(wanted.spec, site, made),
+            *input_rows(made),
+            *terms(wanted),
+            *_terms(wanted, site, world.known),
+        ),
         nearest=_nearest(placement),
         in_order=in_order,
         env=environment_rows(wanted, made),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aicrun.spec.unsupported import meanwhile, upload_example
+from aicrun.spec.values import as_yaml
 
 _MOST_READ_BYTES = 256 * 1024
 _MOST_SCRIPTS = 500
@@ -30,6 +31,16 @@ _CARD_IMPORTS = re.compile(
 )
 _MAIN = re.compile(r"^if\s+__name__\s*==\s*[\"']__main__[\"']", re.MULTILINE)
 _ARGUMENTS = re.compile(r"\b(?:argparse|click|typer|fire|tyro|HfArgumentParser|simple_parsing)\b")
+# Its flags are fields of a class of the library.
+_PARSED_CLASS = re.compile(
+    r"\b(?:HfArgumentParser|TrlParser)\b(?s:.*)\b\w*(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig)\b"
+)
+_READS_FOLDER = re.compile(r"AICRUN_CHECKPOINT_DIR")
+# A folder below the script's own that the script names itself.
+_SAVES = re.compile(
+    r"\b(?:output_dir|out_dir|save_dir|checkpoint_dir|ckpt_dir|checkpoints_dir)\s*=\s*[rf]?[\"'](\w[\w.-]*(?:/[\w.-]+)*)/?[\"']"
+)
+_VENVS = (".venv", "venv", "env")
 _OUTPUT = re.compile(r"[\"'](--(?:out(?:put)?(?:[-_]dir)?|save[-_]dir|checkpoint[-_]dir|ckpt[-_]dir))[\"']")
 
 
@@ -37,8 +48,9 @@ _OUTPUT = re.compile(r"[\"'](--(?:out(?:put)?(?:[-_]dir)?|save[-_]dir|checkpoint
 class FolderFacts:
     """A folder as `init` sees it. Paths are relative with `/`; an empty text means that there is none.
 
-    `script` is the likely training script and `output_flag` its flag for the place of checkpoints; `wants_card` is True
-    when its packages or imports are those of training on cards.
+    `script` is the likely training script, `output_flag` its flag for the place of checkpoints, `saves_in` the folder
+    that it names itself; `reads_folder` is True where it reads $AICRUN_CHECKPOINT_DIR. `venv` is the name of an
+    environment that lies there. `wants_card` is True when its packages or imports are those of training on cards.
     """
 
     folder: str
@@ -50,6 +62,14 @@ class FolderFacts:
     has_lock: bool = False
     in_git: bool = False
     wants_card: bool = False
+    saves_in: str = ""
+    reads_folder: bool = False
+    venv: str = ""
+
+    @property
+    def has_environment(self) -> bool:
+        """Whether anything says what is to be installed; without it the command has what the machine has."""
+        return bool(self.requirements or self.venv or (self.has_pyproject and self.has_lock))
 
 
 def look_at(folder: str) -> FolderFacts:
@@ -61,18 +81,32 @@ def look_at(folder: str) -> FolderFacts:
     requirements = next((name for name in _REQUIREMENTS if os.path.isfile(os.path.join(top, name))), "")
     packages = _read(os.path.join(top, requirements)) if requirements else ""
     pyproject = _read(os.path.join(top, "pyproject.toml"))
-    flag = _OUTPUT.search(source)
+    saves = _SAVES.search(source)
     return FolderFacts(
         folder=top,
         name=run_name(script, top),
         script=script,
-        output_flag=flag[1] if flag else "",
+        output_flag=_output_flag(source),
         requirements=requirements,
         has_pyproject="pyproject.toml" in names,
         has_lock="uv.lock" in names,
         in_git=_in_git(top),
         wants_card=bool(_CARD_PACKAGES.search(packages + "\n" + pyproject) or _CARD_IMPORTS.search(source)),
+        saves_in=saves[1] if saves else "",
+        reads_folder=bool(_READS_FOLDER.search(source)),
+        venv=next((name for name in _VENVS if _is_venv(os.path.join(top, name))), ""),
     )
+
+
+def _output_flag(source: str) -> str:
+    """The flag that the script's own text shows to take the folder of checkpoints; a guessed one would be refused."""
+    flag = _OUTPUT.search(source)
+    return flag[1] if flag else "--output_dir" if _PARSED_CLASS.search(source) else ""
+
+
+def _is_venv(folder: str) -> bool:
+    there = os.path.isfile(os.path.join(folder, "pyvenv.cfg"))
+    return there and os.access(os.path.join(folder, "bin", "python"), os.X_OK)
 
 
 def draft_run_yaml(facts: FolderFacts) -> str:
@@ -88,26 +122,44 @@ def draft_run_yaml(facts: FolderFacts) -> str:
         parts.append("setup:\n  project: true         # what uv.lock names, and the project itself")
     elif facts.requirements:
         parts.append(f"setup:\n  requirements: {facts.requirements}")
+    elif facts.venv:
+        place = as_yaml(os.path.join(facts.folder, facts.venv))
+        parts.append(f"setup:\n  venv: {place}  # used as it is; requirements: or packages: builds one anywhere")
     elif facts.has_pyproject:
         parts.append("# setup:\n#   project: true       # once there is a uv.lock: uv lock")
+    elif facts.script:
+        told = "# setup:                # without it: the machine's own python3, with what it has"
+        parts.append(f"{told}\n#   packages: [torch]   # or requirements: FILE, or venv: FOLDER")
     parts.append(f"command: {_command(facts)}")
-    parts.append("\n".join(_wishes()))
+    if _names_its_folder(facts):
+        told = f"the folder that {facts.script} names"
+        parts.append(
+            f"checkpoints:\n  path: {as_yaml(facts.saves_in)}  # {told}\n  # upload: {{to: {upload_example()}}}"
+        )
+    parts.append("\n".join(_wishes(facts)))
     return "\n\n".join(parts) + "\n"
 
 
 def _command(facts: FolderFacts) -> str:
     if not facts.script:
-        return 'echo "replace me; checkpoints go below $AICRUN_CHECKPOINT_DIR"'
+        # It fails: a run that did nothing has not succeeded.
+        return 'echo "write the command that trains into run.yaml" >&2; exit 1'
     script = facts.script if re.fullmatch(r"[\w./-]+", facts.script) else "'" + facts.script + "'"
-    has_environment = facts.requirements or (facts.has_pyproject and facts.has_lock)
-    interpreter = "python" if has_environment or facts.wants_card else "python3"
-    flag = facts.output_flag or "--out"
-    return f'{interpreter} {script} {flag} "$AICRUN_CHECKPOINT_DIR"'
+    interpreter = "python" if facts.has_environment else "python3"
+    flag = f' {facts.output_flag} "$AICRUN_CHECKPOINT_DIR"' if facts.output_flag else ""
+    return f"{interpreter} {script}{flag}"
 
 
-def _wishes() -> Iterator[str]:
-    yield "# checkpoints:          # uploads as the run's own last step, and verifies it"
-    yield f"#   upload: {{to: {upload_example()}}}"
+def _names_its_folder(facts: FolderFacts) -> bool:
+    return bool(facts.saves_in) and not facts.output_flag and not facts.reads_folder
+
+
+def _wishes(facts: FolderFacts) -> Iterator[str]:
+    if not _names_its_folder(facts):
+        yield "# checkpoints:          # uploads as the run's own last step, and verifies it"
+        if facts.script and not facts.output_flag and not facts.reads_folder:
+            yield "#   path: out           # where the script saves; or let it read $AICRUN_CHECKPOINT_DIR"
+        yield f"#   upload: {{to: {upload_example()}}}"
     yield "# limits: {max_duration: 12h}  # asked to end after it; without it, never"
     if not meanwhile("secrets"):
         yield "# secrets: [HF_TOKEN]   # names only; values come from your environment"

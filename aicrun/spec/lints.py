@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from aicrun.spec.findings import Finding, part_of, range_of
 from aicrun.spec.nodes import Node, dotted
 from aicrun.spec.placeholders import FORM
+from aicrun.spec.programs import programs_read
 from aicrun.spec.secrets import sounds_secret
 from aicrun.spec.sizes import cards, duration_s
 from aicrun.spec.unsupported import upload_example
 from aicrun.spec.values import short
 
 _HOURS_S = 3600
+_CHECKPOINTS = re.compile(r"AICRUN_CHECKPOINT_DIR|FLEXAI_OUTPUT_CHECKPOINT_DIR")
 _FROM_ZERO = "inside the run the reserved cards are numbered from 0"
 _CACHES = (
     "HF_HOME",
@@ -68,8 +70,11 @@ class _Command:
     count: int | None
 
 
-def lint_findings(root: Node) -> Iterator[Finding]:
-    """Every lint of a run, in no particular order; malformed fields are passed over."""
+def lint_findings(root: Node, folder: str = "") -> Iterator[Finding]:
+    """Every lint of a run, in no particular order; malformed fields are passed over.
+
+    Programs of the source that the command names are read below `folder`, the spec's own; none where it is empty.
+    """
     count = _count(root.at("machine", "gpu"))
     node = root.at("command")
     text = "" if node is None else _text(node)
@@ -82,7 +87,7 @@ def lint_findings(root: Node) -> Iterator[Finding]:
                 yield from lint(command)
     yield from _setup(root)
     yield from _env(root)
-    yield from _result(root, text, has_card=count is not None)
+    yield from _result(root, text, folder, has_card=count is not None)
 
 
 def _text(node: Node) -> str:
@@ -188,14 +193,15 @@ def _env(root: Node) -> Iterator[Finding]:
             yield Finding("AIC-W212", message, range_of(node), path, helps=(help_,))
 
 
-def _result(root: Node, command: str, *, has_card: bool) -> Iterator[Finding]:
+def _result(root: Node, command: str, folder: str, *, has_card: bool) -> Iterator[Finding]:
     longest = root.at("limits", "max_duration")
     for_hours = longest is not None and (duration_s(longest.text or "") or 0) >= _HOURS_S
     uses = "AICRUN_CHECKPOINT_DIR" in command or root.at("checkpoints", "path") is not None
     key = root.keys.get("command")
-    if key is not None and command and (has_card or for_hours) and not uses:
-        message = "the command does not say where its checkpoints go"
-        help_ = 'write them below "$AICRUN_CHECKPOINT_DIR", or name their folder: checkpoints: {path: out}'
+    asked = key is not None and command and (has_card or for_hours) and not uses
+    if key is not None and asked and not (folder and programs_read(root, command, folder, _CHECKPOINTS)):
+        message = "nothing says where the checkpoints go"
+        help_ = "checkpoints: {path: out}, or $AICRUN_CHECKPOINT_DIR in the command or its program"
         yield Finding("AIC-W209", message, range_of(key), ("command",), helps=(help_,))
     if longest is not None and for_hours and root.at("checkpoints", "upload") is None:
         message = "hours of training, and the checkpoint is not uploaded"

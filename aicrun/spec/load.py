@@ -117,5 +117,5 @@ def _beyond_schema(root: Node, folder: str, mask: Mask) -> list[Finding]:
     findings += placeholder_findings(root)
     findings += rule_findings(root, folder)
     findings += unsupported_findings(root)
-    findings += lint_findings(root)
+    findings += lint_findings(root, folder)
     return findings

@@ -122,3 +122,12 @@ def test_what_a_machine_lacks_is_told_with_how_to_get_it(project: Project) -> No
     assert "aicrun explain setup.python" in done.stdout
     project.write(more="machine: {disk: {path: /, free: 99TiB}}\n")
     assert "asks 99.0 TiB free on" in " ".join(project.run("plan").stdout.split())
+
+
+def test_a_plan_says_which_python_runs_where_the_spec_leaves_that_to_the_machine(project: Project) -> None:
+    project.write("python3 work.py")
+    shown = " ".join(project.run("plan").stdout.split())
+    assert "python /" in shown and "the machine's own, for there is no setup" in shown, shown
+    for quiet in ("/usr/bin/python3 work.py", "bash work.sh"):
+        project.write(quiet)
+        assert "for there is no setup" not in project.run("plan").stdout

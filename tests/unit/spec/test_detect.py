@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,7 +74,7 @@ def test_every_wish_that_is_offered_is_supported(tmp_path: Path) -> None:
 
 
 def test_the_flag_of_the_script_is_used(tmp_path: Path) -> None:
-    assert 'python train.py --output_dir "$AICRUN_CHECKPOINT_DIR"' in drafted(folder(tmp_path, {"train.py": TRAIN}))
+    assert 'python3 train.py --output_dir "$AICRUN_CHECKPOINT_DIR"' in drafted(folder(tmp_path, {"train.py": TRAIN}))
 
 
 def test_no_card_without_a_sign_of_one(tmp_path: Path) -> None:
@@ -111,6 +113,52 @@ def test_an_empty_folder(tmp_path: Path) -> None:
     text = draft_run_yaml(look_at(str(folder(tmp_path, {}, "x"))))
     spec = load_run_text(text.encode(), "run.yaml", str(tmp_path)).specs[0]
     assert (spec.name, spec.source) == ("x-run", None)
+    # Applied as it is, it fails and says why: nothing was trained.
+    done = subprocess.run(["bash", "-c", spec.command[0]], capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "run.yaml" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "command", "more"),
+    [
+        ("import torch\n", "python3 train.py\n", "#   path: out "),
+        ("import torch, os\nos.environ['AICRUN_CHECKPOINT_DIR']\n", "python3 train.py\n", ""),
+        (
+            "import torch\nTrainingArguments(output_dir='runs/out', x=1)\n",
+            "python3 train.py\n",
+            "checkpoints:\n  path: runs/out ",
+        ),
+        ("import torch\noutput_dir = '/data/out'\n", "python3 train.py\n", "#   path: out "),
+        ("import torch\nsave_dir = '../out'\n", "python3 train.py\n", "#   path: out "),
+        (
+            "import torch\nHfArgumentParser((ModelArguments, TrainingArguments))\n",
+            'python3 train.py --output_dir "$AICRUN_CHECKPOINT_DIR"\n',
+            "",
+        ),
+        ("import torch\np.add_argument('--save-dir')\n", 'python3 train.py --save-dir "$AICRUN_CHECKPOINT_DIR"\n', ""),
+    ],
+)
+def test_only_what_the_script_itself_shows_is_written(tmp_path: Path, source: str, command: str, more: str) -> None:
+    top = folder(tmp_path, {"train.py": source})
+    text = draft_run_yaml(look_at(str(top)))
+    assert f"command: {command}" in text
+    assert more in text and ("path: out" in text or "out" in more) == bool(more)
+    warned = {one.code for one in load_run_text(text.encode(), "run.yaml", str(top)).warnings}
+    assert warned == ({"AIC-W209"} if more.startswith("#") else set())
+
+
+@pytest.mark.parametrize("name", [".venv", "venv", "env"])
+def test_an_environment_that_lies_there_is_the_run_s(tmp_path: Path, name: str) -> None:
+    top = folder(tmp_path, {"train.py": PLAIN, f"{name}/pyvenv.cfg": ""}, "a b")
+    assert "\nsetup:" not in draft_run_yaml(look_at(str(top)))
+    (top / name / "bin").mkdir()
+    (top / name / "bin/python").symlink_to(sys.executable)
+    text = drafted(top)
+    spec = load_run_text(text.encode(), "run.yaml", str(top)).specs[0]
+    assert spec.setup is not None and spec.setup.venv == str(top / name)
+    assert spec.command == ("python train.py",)
+    (top / "requirements.txt").write_text("numpy\n")
+    assert "requirements: requirements.txt" in drafted(top)
 
 
 def test_files_that_cannot_be_read_count_as_empty(tmp_path: Path) -> None:
@@ -144,9 +192,25 @@ def test_whatever_the_names_are_the_draft_is_valid(name: str, script: str, card:
 
 
 def test_a_project_with_a_lock_is_installed_as_one(tmp_path: Path) -> None:
-    files = {"pyproject.toml": '[project]\nname = "sft"\n', "uv.lock": "version = 1\n", "train.py": PLAIN}
+    files = {"pyproject.toml": '[project]\nname = "sft"\n', "uv.lock": "version = 1\n", "train.py": TRAIN}
     text = drafted(folder(tmp_path, {**files, "requirements.txt": "torch\n"}))
     assert "setup:\n  project: true" in text
     assert "command: python train.py" in text
     bare = drafted(folder(tmp_path, {"pyproject.toml": "", "train.py": PLAIN}, "bare"))
     assert "uv lock" in bare
+
+
+def test_a_program_that_knows_the_folder_by_itself_is_not_warned_of(tmp_path: Path) -> None:
+    files = {"src/pkg/train.py": "import os\nos.environ['AICRUN_CHECKPOINT_DIR']\n", "src/other.py": "", "t.sh": "x"}
+    top = folder(tmp_path, files)
+    lead = "version: 1\nname: sft-run\nmachine: {gpu: 20GiB}\n"
+    for command, warned in (
+        ("python pkg/train.py", False),
+        ("torchrun --standalone -m pkg.train", False),
+        ("python other.py", True),
+        ("python gone.py", True),
+        ("python src/pkg/train.py", True),
+    ):
+        text = f"{lead}source: {{path: src}}\ncommand: {command}\n"
+        codes = [one.code for one in load_run_text(text.encode(), "run.yaml", str(top)).warnings]
+        assert codes == (["AIC-W209"] if warned else []), command
