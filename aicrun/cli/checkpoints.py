@@ -32,7 +32,9 @@ def checkpoints_command(screen: Screen, run: str, machines: str) -> int:
         seen = api.checkpoints(session, found)
     screen.out(checkpoint_lines(screen, found, seen))
     if screen.json:
-        words = {"run": found.report.run, "machine": found.machine, "job": found.report.job_id}
+        words = {"run": found.report.run, "machine": found.machine}
+        # `job` is its older name here; everywhere else that is the whole report.
+        words |= {"job_id": found.report.job_id, "job": found.report.job_id}
         screen.document("checkpoints", {**words, **api.as_json(seen)})
     return Exit.DONE
 

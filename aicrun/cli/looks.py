@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from textwrap import wrap
@@ -143,7 +144,10 @@ def logs_command(
         raise UsageError(
             "AIC-E006",
             "--follow has no end that one JSON document could wait for",
-            ways=(Way("use", "aicrun logs RUN --json --offset N"),),
+            ways=(
+                Way("what there is now", f"aicrun logs {shlex.quote(run)} --json"),
+                Way("then what came after", f"aicrun logs {shlex.quote(run)} --json --offset NEXT_OFFSET"),
+            ),
         )
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)

@@ -51,6 +51,21 @@ COMMANDS = {
     "completion": ("completion", "Teach your shell to complete commands and files"),
 }
 
+# What people of other tools type first, when no name is near.
+MEANT = {
+    **dict.fromkeys(("status", "ls", "ps", "queue", "jobs", "runs", "squeue", "top"), "list"),
+    **dict.fromkeys(("run", "start", "submit", "launch", "up", "sbatch", "train", "resume", "retry"), "apply"),
+    **dict.fromkeys(("cancel", "kill", "abort", "scancel", "down"), "stop"),
+    **dict.fromkeys(("describe", "info", "get"), "inspect"),
+    **dict.fromkeys(("tail", "attach", "follow", "output"), "logs -f"),
+    **dict.fromkeys(("rm", "remove", "destroy", "purge"), "delete"),
+    **dict.fromkeys(("download", "cp", "scp"), "pull"),
+    **dict.fromkeys(("gpus", "hosts", "nodes", "fleet"), "machines"),
+    **dict.fromkeys(("check", "lint"), "validate"),
+    "version": "--version",
+    "help": "--help",
+}
+
 # Names that a command had elsewhere; not listed.
 ALIASES = {"debug-ssh": "ssh"}
 
@@ -92,8 +107,8 @@ class Group(click.Group):
         if args and args[0] not in {**COMMANDS, **ALIASES} and not args[0].startswith("-"):
             import difflib  # Only for a mistake: it costs more than the rest of the answer.
 
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            ways = (Way("did you mean", f"aicrun {near[0]}"),) if near else ()
+            near = MEANT.get(args[0]) or next(iter(difflib.get_close_matches(args[0], COMMANDS, 1)), "")
+            ways = (Way("did you mean", f"aicrun {near}"),) if near else ()
             raise UsageError(
                 "AIC-E006", f"there is no command {args[0]}", ways=(*ways, Way("see all", "aicrun --help"))
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aicrun.lifecycle.checkpoints import checkpoints
 from aicrun.lifecycle.find import Found
@@ -37,7 +37,8 @@ def delete(session: Session, found: Found) -> Found:
     """Remove the records and logs of an ended job; never its checkpoints or its workspace."""
     gone = session.backend(found.machine).delete(found.report.job_id, session.by)
     session.ledger.drop(found.report.job_id)
-    return found.as_it_is(gone)
+    # The history went with the records: what was read of it before is the last that anybody has.
+    return found.as_it_is(gone if gone.events else replace(gone, events=found.report.events))
 
 
 def doomed(session: Session, found: Found) -> Doomed:

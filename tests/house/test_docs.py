@@ -7,11 +7,15 @@ import re
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 from house.blueprint import ARROWS
 from support import REPOSITORY
 
+from aicrun.cli.main import COMMANDS, cli
 from aicrun.spec.unsupported import NOT_YET, RESERVED
+from aicrun.wire.names import ATTEMPT, CHECKPOINT_DIR, GPU_UUID, GPU_UUIDS, JOB_ID, PORT, RESUME_FROM, VARIABLES
+from aicrun.wire.status import Status
 
 PAGES = sorted(
     [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md"), *(REPOSITORY / "benchmarks").glob("*.md")]
@@ -126,3 +130,53 @@ def test_no_file_names_a_machine_that_it_was_written_on() -> None:
         if path.is_file() and name != "tests/house/test_docs.py":
             found = places.search(path.read_bytes().decode("utf-8", "replace"))
             assert not found, f"{name} names {found[0]!r}"
+
+
+def _typed(command: click.Command, words: str) -> list[tuple[str, set[str]]]:
+    """(words, long options of its own) of a command and those below it."""
+    own = {name for one in command.params if isinstance(one, click.Option) for name in one.opts if name[:2] == "--"}
+    below = command.commands if isinstance(command, click.Group) else {}
+    return [(words, own)] + [row for name, one in below.items() for row in _typed(one, f"{words} {name}")]
+
+
+def test_every_command_and_option_is_on_the_page_of_commands() -> None:
+    page = _read("docs/commands.md")
+    context = click.Context(cli)
+    for command in COMMANDS:
+        found = cli.get_command(context, command)
+        assert found is not None
+        for words, options in _typed(found, command):
+            assert re.search(rf"`{words}[ `]", page), f"docs/commands.md has no {words}"
+            for option in options:
+                assert re.search(rf"`{option}[ `]|, `{option}`", page), f"docs/commands.md has no {option} of {words}"
+
+
+def test_every_key_of_a_machine_and_every_variable_is_told() -> None:
+    guide = _read("docs/run-yaml.md") + _read("docs/hosts.md")
+    keys = json.loads(_read("schemas/machines.schema.json"))["properties"]["machines"]["items"]
+    for key in _properties(keys):
+        assert re.search(rf"\b{key}\b", guide), f"{key} of machines.yaml is told nowhere"
+    for name in (*VARIABLES.values(), JOB_ID, CHECKPOINT_DIR, RESUME_FROM, ATTEMPT, PORT, GPU_UUID, GPU_UUIDS):
+        assert f"`{name}`" in guide, f"{name} is told nowhere"
+    page = _read("docs/commands.md")
+    for name in ("AICRUN_MACHINES", "AICRUN_SSH_CONFIG", "AICRUN_ASCII", "NO_COLOR", "COLUMNS"):
+        assert f"`{name}`" in page, name
+
+
+def _properties(schema: object) -> set[str]:
+    if isinstance(schema, list):
+        return {key for one in schema for key in _properties(one)}
+    if not isinstance(schema, dict):
+        return set()
+    return set(schema.get("properties", {}))
+
+
+def test_every_document_and_field_of_a_job_is_on_the_page_of_json() -> None:
+    page = _read("docs/json.md")
+    shapes = json.loads(_read("tests/golden/envelopes.json"))
+    for field in shapes["wait"]:
+        assert field == "passed" or f"`{field}`" in page, f"docs/json.md does not tell {field} of a job"
+    for field in shapes["error"]:
+        assert re.search(rf"\b{field}\b", page), field
+    for status in Status:
+        assert f"`{status.value}`" in page

@@ -38,6 +38,8 @@ def test_every_command_prints_one_document_of_a_frozen_shape(project: Project) -
         "wait": document(project, "wait", "quick"),
         "stop": document(project, "stop", "quick", "--yes"),
         "upload": document(project, "upload", "quick"),
+        "checkpoints": document(project, "checkpoints", "quick"),
+        "fetch": document(project, "fetch", "quick", "-o", "got"),
         "machines": document(project, "machines"),
         "notes": document(project, "notes", "here"),
         "gc": document(project, "gc", "here", "--dry-run"),
@@ -55,6 +57,9 @@ def test_every_command_prints_one_document_of_a_frozen_shape(project: Project) -
     for name in ("inspect", "wait", "stop", "upload", "delete"):
         shapes[name]["job"] = "…"
     assert {read["kind"] for name, read in seen.items() if name != "plan"} == set(seen) - {"plan"}
+    assert seen["checkpoints"]["job_id"] == seen["checkpoints"]["job"] == seen["inspect"]["job_id"]
+    history, last = ([row["event"] for row in seen[name]["job"]["events"]] for name in ("inspect", "delete"))
+    assert history and last[: len(history)] == history
     frozen("envelopes", dict(sorted(shapes.items())))
 
 

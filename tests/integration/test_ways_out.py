@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from integration.project import Project
 from support import REPOSITORY, Person
 
@@ -131,3 +132,17 @@ def test_a_plan_says_which_python_runs_where_the_spec_leaves_that_to_the_machine
     for quiet in ("/usr/bin/python3 work.py", "bash work.sh"):
         project.write(quiet)
         assert "for there is no setup" not in project.run("plan").stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("status", "list"), ("cancel", "stop"), ("run", "apply"), ("aply", "apply"), ("version", "--version")],
+)
+def test_a_command_of_another_tool_finds_the_one_that_is_meant(person: Person, typed: str, meant: str) -> None:
+    done = person.run(typed, "sft-run")
+    assert (done.returncode, f"aicrun {meant}\n" in done.stderr) == (3, True), done.stderr
+
+
+def test_what_a_command_with_a_run_offers_names_that_run(person: Person) -> None:
+    done = person.run("logs", "-f", "sft-run", "--json")
+    assert (done.returncode, "aicrun logs sft-run --json" in done.stderr) == (3, True), done.stderr
