@@ -48,7 +48,8 @@ def apply_command(screen: Screen, /, files: tuple[str, ...], yes: bool, machines
     wanted = Wishes(**asked)  # type: ignore[arg-type]  # click gives the fields their types
     paths = files or ("run.yaml",)
     if follow and no_wait:
-        raise UsageError("AIC-E006", "--follow and --no-wait contradict each other")
+        ways = (Way("follow it later", "aicrun logs -f RUN"),)
+        raise UsageError("AIC-E006", "--follow stays to the end, and --no-wait returns at once: keep one", ways=ways)
     if fetch and not follow:
         raise UsageError("AIC-E006", "--fetch is for a run that is followed to its end", ways=(Way("add", "--follow"),))
     screen.interrupted = _NOTHING_YET

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from aicrun import api
@@ -9,7 +12,7 @@ from aicrun.cli.options import agreed, with_json, with_machines, with_yes
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.hosts import doctor_lines, gc_lines, notes_lines
 from aicrun.cli.waiting import open_session
-from aicrun.errors import Exit, UsageError, Way
+from aicrun.errors import Exit, HostRefused, TransferFailed, UsageError, Way
 from aicrun.spec.sizes import duration_s
 
 _WEEK = "7d"
@@ -54,6 +57,15 @@ def machine_of(session: api.Session, name: str | None) -> str:
     raise UsageError("AIC-E006", "which machine?", facts=(("machines", ", ".join(names)),), ways=ways)
 
 
+@contextmanager
+def _could_not() -> Iterator[None]:
+    """What a machine refuses to `doctor` and `gc` could not be done: 14, not the code of a refused start."""
+    try:
+        yield
+    except HostRefused as error:
+        raise TransferFailed(error.code, error.message, facts=error.facts, ways=error.ways) from error
+
+
 @click.command("doctor", epilog="Example: aicrun doctor here")
 @click.argument("machine", required=False)
 @with_machines
@@ -61,7 +73,7 @@ def machine_of(session: api.Session, name: str | None) -> str:
 @click.pass_obj
 def doctor_command(screen: Screen, machine: str | None, machines: str) -> int:
     """Look for what is wrong with a machine: one line a finding, with the way out."""
-    with open_session(screen, machines) as (session, _):
+    with open_session(screen, machines) as (session, _), _could_not():
         name = machine_of(session, machine)
         findings = api.doctor(session, name)
     screen.out(doctor_lines(screen, name, findings))
@@ -89,7 +101,7 @@ def gc_command(screen: Screen, machine: str | None, dry_run: bool, older_than: s
     seconds = duration_s(older_than)
     if seconds is None:
         raise UsageError("AIC-E006", f"{older_than} is no duration", ways=(Way("write it like", "--older-than 7d"),))
-    with open_session(screen, machines) as (session, _):
+    with open_session(screen, machines) as (session, _), _could_not():
         name = machine_of(session, machine)
         rows = api.gc(session, name, True, seconds)
         code = Exit.DONE

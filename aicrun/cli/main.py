@@ -236,6 +236,9 @@ def _told(screen: Screen, error: AicrunError) -> int:
     # Only now: the views are not needed by a command that went well.
     from aicrun.cli.views.trouble import document, lines
 
+    if not error.ways and error.exit is not Exit.INVALID:
+        # Faults of files have their own; nobody is left with a sentence alone.
+        error.ways = (Way("what it means", f"aicrun explain {error.code}"),)
     if screen.json:
         screen.document("error", document(error))
     screen.err(lines(error))

@@ -37,7 +37,8 @@ class Wishes:
     def options(self, files: Sequence[str]) -> api.Options:
         """What the plan needs to know of them."""
         if self.again and self.fresh:
-            raise UsageError("AIC-E006", "--again and --fresh contradict each other: resume, or from nothing")
+            ways = (Way("the two of them", "aicrun apply --help"),)
+            raise UsageError("AIC-E006", "--again resumes where the spec says, --fresh begins from nothing", ways=ways)
         choice = (*(("--only", run) for run in self.only), *(("--skip", run) for run in self.skip))
         return api.Options(
             self.again, self.fresh, self.replace, self.forget, self.use_kept, files=tuple(files), choice=choice
@@ -55,12 +56,13 @@ class Wishes:
         """The runs that are meant; what the files are warned of is kept to be told."""
         loaded = api.load(files, self.overrides, self.strict)
         names = [spec.name for spec in loaded.specs]
+        facts, ways = (("runs", ", ".join(names)),), (Way("all of them", shlex.join(["aicrun", "plan", *files])),)
         for name in (*self.only, *self.skip):
             if name not in names:
-                raise UsageError("AIC-E003", f"the files have no run {name}", facts=(("runs", ", ".join(names)),))
+                raise UsageError("AIC-E003", f"the files have no run {name}", facts=facts, ways=ways)
         kept = tuple(s for s in loaded.specs if (not self.only or s.name in self.only) and s.name not in self.skip)
         if not kept:
-            raise UsageError("AIC-E003", "no run is left to plan", facts=(("runs", ", ".join(names)),))
+            raise UsageError("AIC-E003", "no run is left to plan", facts=facts, ways=ways)
         warned.add(loaded.warnings)
         return replace(loaded, specs=tuple(replace(spec, said=self.said(machines)) for spec in kept))
 

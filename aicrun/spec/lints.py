@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from aicrun.spec.findings import Finding, part_of, range_of
 from aicrun.spec.nodes import Node, dotted
 from aicrun.spec.placeholders import FORM
-from aicrun.spec.programs import programs_read
 from aicrun.spec.secrets import sounds_secret
 from aicrun.spec.sizes import cards, duration_s
 from aicrun.spec.unsupported import upload_example
@@ -199,7 +198,7 @@ def _result(root: Node, command: str, folder: str, *, has_card: bool) -> Iterato
     uses = "AICRUN_CHECKPOINT_DIR" in command or root.at("checkpoints", "path") is not None
     key = root.keys.get("command")
     asked = key is not None and command and (has_card or for_hours) and not uses
-    if key is not None and asked and not (folder and programs_read(root, command, folder, _CHECKPOINTS)):
+    if key is not None and asked and not (folder and _told_by_program(root, command, folder)):
         message = "nothing says where the checkpoints go"
         help_ = "checkpoints: {path: out}, or $AICRUN_CHECKPOINT_DIR in the command or its program"
         yield Finding("AIC-W209", message, range_of(key), ("command",), helps=(help_,))
@@ -207,6 +206,12 @@ def _result(root: Node, command: str, folder: str, *, has_card: bool) -> Iterato
         message = "hours of training, and the checkpoint is not uploaded"
         help_ = f"add checkpoints: {{upload: {{to: {upload_example()}}}}}"
         yield Finding("AIC-W210", message, range_of(longest), ("limits", "max_duration"), helps=(help_,))
+
+
+def _told_by_program(root: Node, command: str, folder: str) -> bool:
+    from aicrun.spec.programs import programs_read  # few specs leave it open
+
+    return programs_read(root, command, folder, _CHECKPOINTS)
 
 
 _OF_COMMANDS = (

@@ -57,6 +57,7 @@ def test_wrong_usage_is_three_with_a_code_and_a_way_out(project: Project, wrong:
     done = project.run(*wrong)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "error[AIC-E" in done.stderr + done.stdout
+    assert "\n  help      " in done.stderr
     assert "Traceback" not in done.stderr
     assert project.starts() == []
 
