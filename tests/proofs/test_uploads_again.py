@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +103,25 @@ def test_an_upload_that_failed_over_there_is_done_again_with_the_secrets_of_who_
     assert (
         keys["AWS_SECRET_ACCESS_KEY"] not in told + way.hosts.project.run("logs", "denied", "--step", "upload").stdout
     )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync on this machine: apt-get install rsync")
+def test_what_its_own_target_refuses_goes_to_a_host_behind_ssh_and_to_another_server(way: Way, tmp_path: Path) -> None:
+    for name, to, more in (
+        ("by-ssh", f"ssh://shelf{way.hosts.shelf.home}/kept", ()),
+        ("by-rclone", "s3://bucket/other", ("--with", "rclone", "--endpoint", way.server.endpoint)),
+    ):
+        way.write(name)
+        refuse(way)
+        way.does(10, "apply", "--yes", "--follow")
+        way.does(0, "upload", name, "--to", to, *more)
+        run_id = way.hosts.project.job(name)["run_id"]
+        kept = way.hosts.shelf.home / "kept" if name == "by-ssh" else way.server.folder / "other"
+        way.arrived(name, kept / run_id)
+        assert "Nothing to do" in way.does(0, "apply", "--yes")
+        way.does(0, "fetch", name, "checkpoint-1", "-o", str(tmp_path / name))
+        assert len(list((tmp_path / name / "checkpoint-1").iterdir())) == 3
 
 
 def test_a_reboot_during_the_upload_costs_the_upload_alone(way: Way) -> None:
