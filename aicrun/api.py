@@ -44,6 +44,7 @@ from aicrun.lifecycle import transfer as transfer
 from aicrun.lifecycle import upload as _upload
 from aicrun.lifecycle import uploaded as uploaded
 from aicrun.lifecycle.apply import Outcome as Outcome
+from aicrun.lifecycle.changed_files import with_files
 from aicrun.lifecycle.checkpoints import checkpoints as checkpoints
 from aicrun.lifecycle.deleting import Doomed as Doomed
 from aicrun.lifecycle.deleting import delete as delete
@@ -193,7 +194,7 @@ def _planned(
     specs = tuple(item.spec for item in wanted)
     fleet = known or _survey.survey(session, specs, excepted, brought=partial(brought_to_ask, wanted))
     wanted, fleet = resolved(session, wanted, fleet)
-    return Planned(_decide(wanted, fleet, options), wanted, snapshots, excepted)
+    return Planned(with_files(session, _decide(wanted, fleet, options), snapshots), wanted, snapshots, excepted)
 
 
 def save(planned: Planned, path: str) -> None:

@@ -36,6 +36,7 @@ TABLE: Dict[str, Tuple[str, str]] = {
     "store_missing": ("store", "missing"),
     "store_put": ("store", "put"),
     "store_part": ("store", "put_part"),
+    "store_tree": ("store", "listing"),
     "reserve": ("reserve", "reserve"),
     "look": ("jobs", "look"),
     "confirm": ("decide", "confirm"),

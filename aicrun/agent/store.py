@@ -78,6 +78,20 @@ def missing(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str,
     return answer if payload or not tree else dict(answer, known=entries is not None), b""
 
 
+def listing(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any], bytes]:
+    """Call `store_tree`: {tree} -> {known} and its manifest, where that is still here and has its hash."""
+    del payload
+    tree = bodies.text(body, "tree")
+    if manifest(home, tree) is None:
+        return {"known": False}, b""
+    try:
+        with open(manifest_path(home, tree), "rb") as stream:
+            return {"known": True}, stream.read()
+    except OSError:
+        # The sweep was quicker.
+        return {"known": False}, b""
+
+
 def _check_room(home: Home, entries: Iterable[Entry], lacking: AbstractSet[str]) -> None:
     """What is sent of a tree must leave room for the records of runs; what lies here of it from before is there."""
     sizes = {entry.content: entry.size for entry in entries if entry.kind != "l" and entry.content in lacking}

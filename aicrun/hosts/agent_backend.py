@@ -122,6 +122,11 @@ class AgentBackend:
         """What the job's command found in its environment; empty when it never started."""
         return {str(name): str(value) for name, value in self._call("environment", job_id=job_id)["env"].items()}
 
+    def listed(self, tree: str) -> bytes | None:
+        """The listing of a tree in the store; None where it is there no more."""
+        answer, listing = self._link.call("store_tree", {"tree": tree})
+        return listing if answer.get("known") else None
+
     def source_diff(self, job_id: str) -> bytes | None:
         """What the source differs in from its commit; None where nothing was kept."""
         answer, text = self._link.call("source_diff", {"job_id": job_id})

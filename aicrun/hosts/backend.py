@@ -190,6 +190,10 @@ class Backend(Protocol):
         """Which of `hashes` (SHA-256 of contents) the host's store lacks; keeps `manifest` as the tree's listing."""
         ...
 
+    def listed(self, tree: str) -> bytes | None:
+        """The listing that was kept with `missing` for the tree; None where the host has it no more."""
+        ...
+
     def put(self, contents: Sequence[Content]) -> None:
         """Send files to the store; verified there, safe to repeat: a large one goes on where it was cut off.
 

@@ -53,6 +53,13 @@ def source_words(source: Source | None) -> str:
     return f"{place}{dirty}, {files}"
 
 
+def files_words(files: tuple[str, ...], most: int) -> str:
+    """`3 files: + cfg2.yaml, ~ sft.py and 1 more`, at most `most` of them by name."""
+    shown = ", ".join(harmless(one) for one in files[:most])
+    more = f" and {len(files) - most} more" if len(files) > most else ""
+    return f"{counted(len(files), 'file')}: {shown}{more}"
+
+
 def _fetched_words(source: Source) -> str:
     at = source.commit[:12] or "a commit that is not known"
     name = harmless(source.branch or ("" if source.commit.startswith(source.revision) else source.revision))

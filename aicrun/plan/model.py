@@ -172,12 +172,14 @@ class FieldChange:
     """One field that differs between the spec and the job on the host; absent sides are None.
 
     `kind` is `execution` (needs a new start), `supervision` (changes in place) or `later` (acts from the next start).
+    `files` are those of a source that differ, as `~ sft.py`, with `+` and `-` for new and gone; none when not known.
     """
 
     path: str
     kind: str
     old: Any
     new: Any
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

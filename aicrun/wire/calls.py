@@ -67,6 +67,7 @@ CALLS = (
     "source_diff",
     "checkpoints",
     "delete_checkpoints",
+    "store_tree",
 )
 
 REFUSALS = (

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from aicrun.cli.views.plan_page import Page, wrapped
 from aicrun.cli.views.plan_table import Table
+from aicrun.plan.changes import files_words
 from aicrun.plan.commands import narrowed, typed, typed_for_all
 from aicrun.plan.model import FieldChange, Fleet, Plan, RunPlan, Sign, Way
 from aicrun.plan.records import ended_words
@@ -257,6 +258,12 @@ def _add_changes_since(page: Page, item: RunPlan, ended: str, verbose: bool) -> 
 
 def _add_change(page: Page, sign: Sign | None, change: FieldChange, verbose: bool) -> None:
     mark = page.sign(sign) if sign is not None else ("  ", "")
+    if change.files:
+        told = files_words(change.files, len(change.files) if verbose else CHANGES_MOST)
+        for place, line in enumerate(wrapped(told, page.prose - CHANGE_VALUES, page.prose - CHANGE_VALUES)):
+            head = f"{change.path if place == 0 else '':<{CHANGE_VALUES - 2}}"
+            page.add(mark if place == 0 else ("  ", ""), (head, ""), (line, ""))
+        return
     old, new = _value(change.old), _value(change.new)
     head = f"{cut(harmless(change.path), 40, page.mark):<{CHANGE_VALUES - 4}}"
     short = f"{old} -> {new}"

@@ -150,3 +150,16 @@ def test_a_tree_that_is_known_need_not_be_listed_again(home: Home, push: Callabl
     assert store.missing(home, {"tree": source.tree}, b"")[0] == {"missing": [], "known": True}
     os.unlink(store.object_path(home, HASH))
     assert store.missing(home, {"tree": source.tree}, b"")[0] == {"missing": [HASH], "known": True}
+
+
+def test_a_tree_is_listed_while_it_is_here_and_is_what_its_name_says(home: Home, push: Callable[..., Source]) -> None:
+    tree = push({"a.py": b"1\n"}).tree
+    answer, listing = store.listing(home, {"tree": tree}, b"")
+    assert answer == {"known": True} and [row[0] for row in json.loads(listing)] == ["a.py"]
+    for name in ("../" + tree, "f" * 64, "", tree.upper()):
+        assert store.listing(home, {"tree": name}, b"") == ({"known": False}, b"")
+    with open(store.manifest_path(home, tree), "ab") as stream:
+        stream.write(b" ")
+        stream.seek(0)
+        stream.truncate(5)
+    assert store.listing(home, {"tree": tree}, b"") == ({"known": False}, b"")
