@@ -215,7 +215,8 @@ def check_room(place: str, lacks_bytes: int) -> None:
         folder = os.path.dirname(folder)
     volume = os.statvfs(folder)
     free = volume.f_bavail * volume.f_frsize
-    if lacks_bytes > free:
+    # One that counts no blocks (/proc) lacks none: writing there tells what is wrong.
+    if volume.f_blocks and lacks_bytes > free:
         words = f"{place} needs {size_words(lacks_bytes)} more here, and {size_words(free)} are free in {folder}"
         ways = (Way("see the disks", f"df -h {shlex.quote(folder)}"), Way("or bring it elsewhere", "-o FOLDER"))
         raise TransferFailed("AIC-E646", words, ways=ways)

@@ -182,9 +182,9 @@ def test_refusals_of_a_transfer_have_the_command_to_type_next(desk: Desk) -> Non
     (desk.home / "x").write_text("other")
     (desk.person.home / "x").write_text("mine")
     for words, code, told in (
-        (("push", "x", "box:~/"), 7, "aicrun push x 'box:~/' --replace"),
-        (("push", "x", "box:~/no/where/x"), 7, "/no/where is not there"),
-        (("pull", "box:~/nothing"), 7, "aicrun exec box -- 'ls -la ~'"),
+        (("push", "x", "box:~/"), 14, "aicrun push x 'box:~/' --replace"),
+        (("push", "x", "box:~/no/where/x"), 14, "/no/where is not there"),
+        (("pull", "box:~/nothing"), 14, "aicrun exec box -- 'ls -la ~'"),
         (("pull", "box:~/x", "/proc/x"), 14, "ls -ld /proc"),
     ):
         done = desk.person.run(*words)
