@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from textwrap import wrap
@@ -54,6 +55,8 @@ def meant_checkpoint(found: Found, seen: Checkpointed, wanted: str) -> Chosen:
         return _checked(Chosen(found, seen.path, whole[min(rated)[1]]))
     named = [one for one in seen.checkpoints if one.name == wanted]
     named = named or [one for one in seen.checkpoints if len(wanted) >= _ID_LEAST and one.id.startswith(wanted)]
+    if not named:
+        _check_elsewhere(found, seen, wanted, look)
     if len(named) != 1:
         some = ", ".join(one.name for one in seen.checkpoints[:_SHOWN])
         facts = (("there are", "\n".join(wrap(some, 66, break_on_hyphens=False))),) if some else ()
@@ -92,6 +95,22 @@ def _brought(session: Session, chosen: Chosen, to: str, replace: bool, tell: Tel
     finally:
         # Also of one that was cut.
         session.ledger.note_fetched(top)
+
+
+def _check_elsewhere(found: Found, seen: Checkpointed, wanted: str, look: Way) -> None:
+    """Raise `UsageError` (AIC-E024) for one that is verified at the target, and on the machine no more."""
+    gone = [one for one in seen.elsewhere if one.name == wanted]
+    gone = gone or [one for one in seen.elsewhere if len(wanted) >= _ID_LEAST and one.id.startswith(wanted)]
+    if len(gone) != 1:
+        return
+    name = gone[0].name
+    ways: tuple[Way, ...] = (look,)
+    if seen.destination.startswith("file:/"):
+        # A folder of that machine: whoever reaches it brings it.
+        place = f"{seen.destination.removeprefix('file:').rstrip('/')}/{name}"
+        ways = (Way("bring its copy", f"aicrun pull {shlex.quote(f'{found.machine}:{place}')} ."), look)
+    told = f"{name} of {found.report.run} is on {found.machine} no more; its verified copy is at {seen.destination}"
+    raise UsageError("AIC-E024", told, ways=ways)
 
 
 def _checked(chosen: Chosen) -> Chosen:

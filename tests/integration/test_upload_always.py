@@ -103,3 +103,9 @@ def test_what_is_saved_is_there_while_the_run_waits_for_it_and_the_older_one_is_
     assert "pruned verified" in shown and "keep: 1" in shown, shown
     found = project.json("inspect", "quick")["job"]
     assert (found["early"]["verified"], found["early"]["pruned"]) == (2, 1) and found["upload"]["files"] == 4
+    # What the machine has no more is told with the command that brings its copy.
+    told = project.run("fetch", "quick", "checkpoint-1")
+    assert told.returncode == 3 and "checkpoint-1 of quick is on here no more" in " ".join(told.stderr.split())
+    words = next(line.split() for line in told.stderr.splitlines() if "aicrun pull" in line)
+    assert project.run(*words[words.index("pull") :]).returncode == 0
+    assert (project.folder / "checkpoint-1/model.bin").read_text() == "1\n"
