@@ -28,7 +28,6 @@ TOLD_AFTER_S = 1.0
 TOLD_EACH_S = 0.25
 # Whoever was asked for nothing is waited for so long.
 LEFT_S = 1.0
-_STALE_S = 60.0
 NOT_SUPPORTED = "AIC-E590"
 # A connection that stood and ended in the middle of a question.
 CUT = "AIC-E511"
@@ -251,10 +250,6 @@ def _key(machine: Machine) -> tuple[str, str]:
 
 def _remember(session: Session, heard: dict[str, Heard[HostReading]]) -> None:
     answered = {_key(item.machine): item for item in heard.values() if item.answer is not None}
-    if not any(not isinstance(item.machine.reach, LocalReach) for item in answered.values()):
-        # Alone, this machine answers whenever this client runs: what a plan offline says of it may be a minute old.
-        known = session.ledger.remembered()
-        answered = {key: item for key, item in answered.items() if known.get(key, ("", _STALE_S))[1] >= _STALE_S}
     rows = {key: json.dumps(to_json(item.answer)) for key, item in answered.items()}
     if rows:
         session.ledger.remember(rows)

@@ -154,3 +154,6 @@ def test_an_offline_plan_on_this_machine_alone_says_what_is_so(project: Project)
     assert read.returncode == 0, read.stdout
     assert read.stdout.startswith("+ quick: start on here") and "this is here as of " in read.stdout
     assert "aicrun apply" not in read.stdout
+    assert project.apply("--follow").returncode == 0
+    assert project.run("plan").returncode == 0
+    assert project.run("plan", "--offline").stdout.startswith("= quick: keep, succeeded ")
