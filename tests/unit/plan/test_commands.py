@@ -103,3 +103,8 @@ def test_a_stale_plan_offers_the_whole_command_and_tells_the_two_sides_apart() -
 @pytest.mark.parametrize("flag", ["again", "fresh", "replace", "forget", "use_kept", "strict"])
 def test_every_flag_is_said_again(flag: str) -> None:
     assert Wishes(**{flag: True}).said("") == ((f"--{flag.replace('_', '-')}",),)
+
+
+def test_a_folder_that_was_typed_is_offered_as_it_was_typed() -> None:
+    made = plan((_run("one"), _run("two")), fleet(answered("lab")), Wishes().options(["my specs"]))
+    assert "aicrun apply 'my specs'\n" in _last(made)
