@@ -110,7 +110,8 @@ def brought(screen: Screen, session: api.Session, found: api.Found, wanted: Want
         other = api.uploaded.instead(session, found.report.run, error, found)
         return _instead(screen, session, other, wanted)
     screen.out(moved_lines(screen, moved))
-    about = {"run": found.report.run, "machine": found.machine, "checkpoint": api.as_json(chosen.checkpoint)}
+    about = {"run": found.report.run, "job_id": found.report.job_id, "machine": found.machine}
+    about |= {"checkpoint": api.as_json(chosen.checkpoint)}
     return {**about, **api.as_json(moved)}
 
 
@@ -136,7 +137,12 @@ def _from_upload(
     with Bar(screen) as bar:
         moved = api.uploaded.fetch(session, uploaded, found, part, (wanted.to, wanted.replace, bar.tell))
     screen.out(moved_lines(screen, moved))
-    about = {"run": found.run, "from": found.address, "checkpoint": {"name": part.name, "bytes": part.bytes}}
+    about = {
+        "run": found.run,
+        "job_id": uploaded.job_id,
+        "from": found.address,
+        "checkpoint": {"name": part.name, "bytes": part.bytes},
+    }
     return {**about, **api.as_json(moved)}
 
 
