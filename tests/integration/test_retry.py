@@ -138,7 +138,8 @@ def test_an_attempt_that_was_due_when_the_machine_rebooted_is_made_by_the_next_a
     reboot(project, _pausing(project)["job_id"])
     failed = project.run("wait", "quick")
     assert failed.returncode == 10, failed.stdout
-    assert "attempt 2 of 2 was not made (the machine was restarted), after exit code 75" in failed.stdout
+    told = " ".join(failed.stdout.split())
+    assert "attempt 2 of 2 was not made (the machine was restarted), after exit code 75" in told
     assert "make the next attempt  aicrun apply" in failed.stdout
     started = project.apply("--follow")
     assert started.returncode == 0, started.stdout + started.stderr
