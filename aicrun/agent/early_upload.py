@@ -32,10 +32,12 @@ QUIET_S = hooks.number("EARLY_QUIET_MS", 5000) / 1000.0
 # The pauses after tries that failed one after another; the last one stays.
 PAUSES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 SCRATCH = "to-upload-early"
+# Somebody who only looks holds the lock for a moment; whoever uploads keeps it, and this is started again later.
+LOCK_S = 1.0
 
 
 def main(job_folder: str) -> int:
-    """Upload what becomes complete until a signal ends it; 1 when the job cannot be read."""
+    """Upload what becomes complete until a signal ends it; 1 when the job cannot be read or is uploaded already."""
     raise_on_term()
     try:
         os.nice(NICE)
@@ -45,7 +47,9 @@ def main(job_folder: str) -> int:
             _say("this job has no upload")
             return 1
         # So that no upload which a person asks for begins before this one has ended.
-        launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), 0.0)
+        if launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), LOCK_S) is None:
+            _say("another upload of this job has not ended: see who holds %s" % names.UPLOAD_LOCK)
+            return 1
         rounds = Rounds(home, request, request.upload)
         while True:
             began = time.monotonic()
@@ -103,9 +107,9 @@ class Rounds:
         try:
             for seen in self._due():
                 began = time.monotonic()
-                self._upload(seen)
-                self._due_at = began + self._wanted.every_s
-                self._recovered()
+                if self._upload(seen.told.name):
+                    self._due_at = began + self._wanted.every_s
+                    self._recovered()
             self._prune()
             self._recovered()
         except (CannotUpload, SetupFailed) as error:
@@ -121,9 +125,7 @@ class Rounds:
                 continue
             if self._is_hidden(seen, own_outputs.of_unit(outputs(self._folder), seen.told.name)):
                 break
-            before = self._kept
-            self._upload(seen)
-            return self._kept is not before
+            return self._upload(seen.told.name)
         _say("aicrun: upload failed: there is no whole checkpoint %s of this run that can be told" % name)
         return False
 
@@ -152,12 +154,19 @@ class Rounds:
         paths = [output.path for output in files.files] + [seen.told.name]
         return any(self._redactor.text(path) != path for path in paths)
 
-    def _upload(self, seen: checkpoint_folder.Seen) -> None:
-        """One checkpoint, to the end: verified there, in the manifest, in the record. Raises when it was not."""
-        name, request = seen.told.name, self._request
+    def _upload(self, name: str) -> bool:
+        """One checkpoint, to the end: verified there, in the manifest, in the record; False when it is not ready.
+
+        Raises when the target, or a file of it, is in the way.
+        """
+        request = self._request
+        # Looked at anew, for others were uploaded since it was found; its files first, so that none goes unnoticed.
         found = own_outputs.of_unit(outputs(self._folder), name)
+        seen = self._still(name)
         if found.missing:
-            return self._tell_once("%s is not uploaded: %s" % (printable(name), found.missing[0]))
+            return self._not_now("%s is not uploaded: %s" % (printable(name), found.missing[0]))
+        if seen is None or not found.files or self._is_hidden(seen, found):
+            return self._not_now("%s was changed or removed before it was uploaded" % printable(name))
         changed = self._changed(found)
         if changed:
             # First here, then there: what is about to be written over is verified no more.
@@ -171,7 +180,7 @@ class Rounds:
         hooks.reached("early.sent")
         missing = missing or delivery.seal()
         if missing and self._is_other(seen):
-            return self._tell_once("%s was changed or removed while it was uploaded" % printable(name))
+            return self._not_now("%s was changed or removed while it was uploaded" % printable(name))
         if missing:
             raise CannotUpload(missing[0])
         hooks.reached("early.sealed")
@@ -180,6 +189,13 @@ class Rounds:
         words = (printable(name), len(found.files), sum(one.size for one in delivery.sent))
         _say("uploaded and verified: %s, %d files, %d bytes" % words)
         self._note("checkpoint_uploaded", hidden_names.shown(self._home, request.run, request.job_id, seen.path))
+        return True
+
+    def _still(self, name: str) -> Optional[checkpoint_folder.Seen]:
+        """The checkpoint of that name as it is now; None when it is gone, not whole any more, or just written to."""
+        for seen in own_outputs.whole(self._folder, self._rule, is_over=self._is_patient):
+            if seen.told.name == name:
+                return seen if self._is_patient or seen.told.age_s >= QUIET_S else None
         return None
 
     def _prune(self) -> None:
@@ -246,6 +262,10 @@ class Rounds:
 
     def _note(self, event: str, detail: str) -> None:
         history.note(self._home.job_dir(self._request.job_id), event, detail=detail)
+
+    def _not_now(self, words: str) -> bool:
+        self._tell_once(words)
+        return False
 
     def _tell_once(self, words: str) -> None:
         if words not in self._told:

@@ -213,15 +213,15 @@ class Keeper:
         self._learn(self._home, self._request)
 
     def upload_again(self) -> None:
-        """The upload step once more, for a job that has ended; its exit goes beside the job's end."""
+        """The upload step once more, for a job that has ended; its exit goes beside the end, but of one checkpoint."""
         attempt = self._newest_attempt()
         folder = self._home.step_dir(self._request.job_id, attempt, "upload")
         if os.path.exists(folder):
             set_aside(folder)
         self._wishes = Wishes(self._job_dir, self._record_dir, self._request)
         result = self._step("upload", attempt)
-        insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))
         if not os.path.exists(os.path.join(self._job_dir, names.UPLOAD_ONLY)):
+            insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))
             last_upload.tell(self._job_dir, self._record_dir)
         self._learn(self._home, self._request)
 

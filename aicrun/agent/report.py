@@ -168,9 +168,13 @@ def _steps(home: Home, known: Known, where: Place, now: float) -> Tuple[StepRepo
         ended["upload"] = known.upload_exit
     looked = ["preflight"] if "preflight" in by_name or "preflight" in ended else []
     wanted = ["setup", *looked, "command"] + (["upload"] if _target(known) is not None else [])
+    single = os.path.join(home.job_dir(record.job_id), names.UPLOAD_ONLY)
     found: List[StepReport] = []
     for name in wanted:
         step = by_name.get(name) or StepSeen(name, exit=ended.get(name))
+        if name == "upload" and where.phase == "ended" and os.path.exists(single):
+            # How one checkpoint fared on its own says nothing of the run.
+            step = StepSeen(name, exit=ended.get(name))
         # A setup is not repeated: its folder lies with the first attempt.
         folder = home.step_dir(record.job_id, seen.first if name == "setup" else seen.attempt, name)
         found.append(_step(step, folder, seen.keeper_lives and where.phase != "ended", now))

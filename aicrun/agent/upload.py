@@ -170,7 +170,8 @@ class _Whole:
         after = lean.replace(before, checkpoints=kept, trouble="", trouble_since=0.0, again_at=0.0)
         for seen in own_outputs.whole(self._request.checkpoints, self._rule):
             files = own_outputs.of_unit(self._found, seen.told.name).files
-            if not all(one.path in sent for one in files):
+            # It may be gone since, or be one that came since.
+            if not files or not all(one.path in sent for one in files):
                 continue
             after = after.adding(checkpoint_of(seen, files, sent, time.time()))
         return after

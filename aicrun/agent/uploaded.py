@@ -102,9 +102,11 @@ def path_of(home: Home, run: str, job_id: str) -> str:
 def read(home: Home, run: str, job_id: str) -> Uploaded:
     """The job's own record; an empty one when there is none or it cannot be read: then everything is sent again."""
     try:
-        return read_record(path_of(home, run, job_id), Uploaded) or Uploaded()
+        found = read_record(path_of(home, run, job_id), Uploaded) or Uploaded()
     except Unreadable:
         return Uploaded()
+    # One without a file, as an older agent could write it, was never there.
+    return lean.replace(found, checkpoints=tuple(one for one in found.checkpoints if one.files))
 
 
 def of_run(home: Home, request: JobRequest) -> Uploaded:

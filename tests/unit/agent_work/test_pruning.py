@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import REPOSITORY
 from unit.agent_work.test_checkpoint_files import STATE, safetensors
 
-from aicrun.agent import uploaded
+from aicrun.agent import launch, uploaded
 from aicrun.agent.early_upload import Rounds
 from aicrun.agent.home import Home
-from aicrun.wire import lean
+from aicrun.agent.records import write_record
+from aicrun.wire import lean, names
 from aicrun.wire.checkpoint import Resume
 from aicrun.wire.jobs import JobRequest, Upload
 
@@ -193,3 +197,24 @@ def test_the_pause_between_two_uploads_outlives_who_made_the_first(home: Home, j
     saved(Path(request.checkpoints), 5)
     rounds(home, request).look()
     assert [one.name for one in uploaded.read(home, request.run, request.job_id).checkpoints] == ["checkpoint-4"]
+
+
+def test_beside_another_upload_of_the_job_nothing_is_sent(home: Home, made: JobRequest, account: Path) -> None:
+    folder = home.job_dir(made.job_id)
+    write_record(os.path.join(folder, names.REQUEST), made)
+    handle = launch.hold(os.path.join(folder, names.UPLOAD_LOCK), 0.0)
+    assert handle is not None
+    argv = [sys.executable, "-I", "-S", str(REPOSITORY / "aicrun/agent/boot.py"), "early", folder]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    finally:
+        os.close(handle)
+    assert (done.returncode, (account / "kept").exists()) == (1, False)
+    assert "another upload of this job has not ended" in done.stdout
+
+
+def test_a_record_without_files_counts_for_nothing(home: Home, made: JobRequest) -> None:
+    rounds(home, without_keep(made)).look()
+    kept = uploaded.read(home, made.run, made.job_id)
+    uploaded.write(home, made, kept.adding(uploaded.SentCheckpoint("checkpoint-9", (), 1.0, 1.0)))
+    assert uploaded.read(home, made.run, made.job_id) == kept
