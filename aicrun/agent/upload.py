@@ -6,7 +6,7 @@ It runs as `boot.py upload JOBDIR`. Only what was read back counts; the checkpoi
 import os
 import sys
 import time
-from typing import List, Mapping, Optional, Tuple
+from typing import Callable, List, Mapping, Optional, Tuple
 
 from aicrun.agent import early_upload, hooks, launch, own_outputs, pruning, uploaded, vault
 from aicrun.agent.delivery import Delivery, checkpoint_of, sent_of, target_of, tellable
@@ -51,10 +51,15 @@ def main(job_folder: str) -> int:
         # Now, for a disk that is full by then shall not lose what was uploaded.
         keep_room(path, RESULT_BYTES)
         _wait_for_others(job_folder)
-        whole = _Whole(request, request.upload, own_outputs.rule_of(home, request))
+        redactor = Redactor(vault.read(job_folder).values())
+        whole = _Whole(
+            request,
+            request.upload,
+            own_outputs.rule_of(home, request),
+            lambda kept: uploaded.write(home, request, tellable(kept, redactor)),
+        )
         where = (os.environ.get("HOME", "/"), os.path.join(job_folder, SCRATCH))
         result, after = whole.run(*where, uploaded.of_run(home, request))
-        redactor = Redactor(vault.read(job_folder).values())
         give_room(path)
         write_record(path, _hidden(result, redactor))
         _remember(home, request, tellable(after, redactor))
@@ -103,16 +108,21 @@ def upload(
 
     `scratch` is a folder that does not exist, for what a tool needs meanwhile. `rule` leaves out what is not the run's.
     """
-    return _Whole(request, wanted, rule).run(home_folder, scratch, uploaded.Uploaded(wanted.destination))[0]
+    return _Whole(request, wanted, rule, lambda _: None).run(
+        home_folder, scratch, uploaded.Uploaded(wanted.destination)
+    )[0]
 
 
 class _Whole:
-    """The upload of everything that is the run's own and whole."""
+    """The upload of everything that is the run's own and whole; `keep` makes durable what is verified there."""
 
-    def __init__(self, request: JobRequest, wanted: Upload, rule: Rule) -> None:
+    def __init__(
+        self, request: JobRequest, wanted: Upload, rule: Rule, keep: Callable[[uploaded.Uploaded], None]
+    ) -> None:
         self._request = request
         self._wanted = wanted
         self._rule = rule
+        self._keep = keep
         self._found = Outputs((), (), ())
 
     def run(self, home_folder: str, scratch: str, before: uploaded.Uploaded) -> Tuple[UploadResult, uploaded.Uploaded]:
@@ -127,7 +137,12 @@ class _Whole:
             if not there:
                 check_any(request.checkpoints, found)
             delivery = Delivery(target_of(wanted, request.job_id, home_folder, scratch), request, there)
-            missing += delivery.bring(found, self._changed(before), self._moved)
+            changed = self._changed(before)
+            if changed:
+                # First here, then there: what is about to be written over is verified no more.
+                before = before.but(changed)
+                self._keep(before)
+            missing += delivery.bring(found, changed, self._moved)
             if not missing:
                 delivery.look_again()
                 missing += delivery.seal()

@@ -5,7 +5,7 @@ most what nobody had verified. Later jobs of one run id take over what earlier o
 """
 
 import os
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Tuple
 
 from aicrun.agent.home import Home, listed
 from aicrun.agent.records import Unreadable, read_record, write_record
@@ -78,6 +78,12 @@ class Uploaded:
     def without(self, name: str) -> "Uploaded":
         """The same without the checkpoint of that name: it may not be there any more as it was."""
         return lean.replace(self, checkpoints=tuple(one for one in self.checkpoints if one.name != name))
+
+    def but(self, paths: Iterable[str]) -> "Uploaded":
+        """The same without every checkpoint that one of these files is of."""
+        out = frozenset(paths)
+        kept = tuple(one for one in self.checkpoints if not any(file.path in out for file in one.files))
+        return lean.replace(self, checkpoints=kept)
 
 
 def stamp(output: "Output") -> Stamp:

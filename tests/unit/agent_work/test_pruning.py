@@ -218,3 +218,20 @@ def test_a_record_without_files_counts_for_nothing(home: Home, made: JobRequest)
     kept = uploaded.read(home, made.run, made.job_id)
     uploaded.write(home, made, kept.adding(uploaded.SentCheckpoint("checkpoint-9", (), 1.0, 1.0)))
     assert uploaded.read(home, made.run, made.job_id) == kept
+
+
+def test_the_last_upload_drops_what_it_writes_over_before_it_does(home: Home, made: JobRequest, account: Path) -> None:
+    request = without_keep(made)
+    rounds(home, request).look()
+    place = Path(made.checkpoints) / "checkpoint-1"
+    (place / "trainer_state.json").write_text(json.dumps({**STATE, "global_step": 1, "epoch": 7.0}))
+    # Half of it arrives: something is in the way of the file that is sent last.
+    (account / "kept/checkpoint-1/trainer_state.json").unlink()
+    (account / "kept/checkpoint-1/trainer_state.json").mkdir()
+    folder = home.job_dir(request.job_id)
+    write_record(os.path.join(folder, names.REQUEST), request)
+    argv = [sys.executable, "-I", "-S", str(REPOSITORY / "aicrun/agent/boot.py"), "upload", folder]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1, done.stdout
+    kept = uploaded.read(home, made.run, made.job_id)
+    assert {one.name for one in kept.checkpoints} == {"checkpoint-2", "checkpoint-3", "checkpoint-4"}
