@@ -120,19 +120,23 @@ def _steps(wanted: Wanted, draft: JobRequest, reading: HostReading, waits_for: s
     upload, spec_upload = draft.upload, wanted.spec.checkpoints.upload
     if upload is not None and spec_upload is not None:
         what = wanted.spec.checkpoints.path or "checkpoints"
-        tail = _moments(upload.when, upload.every_s, draft.keep) + ("; must be verified" if upload.required else "")
+        tail = _moments(upload.when, upload.every_s) + _kept(draft) + ("; must be verified" if upload.required else "")
         tail += "" if upload.probe else "; nothing is tried there before (probe: false)"
         # Until somebody has tried it against the service.
         with_ = f"{spec_upload.tool} (not verified against the service)" if upload.scheme == "hf" else spec_upload.tool
         yield "upload", f"{words.harmless(what)} to {shown(upload.destination)} with {with_}{tail}"
 
 
-def _moments(when: str, every_s: int, keep: int) -> str:
-    """When it is uploaded beside the end, and what is pruned: nothing for what goes without saying."""
+def _moments(when: str, every_s: int) -> str:
+    """When it is uploaded beside the end: nothing for what goes without saying."""
     each = "; each while it trains" if when == "each" else ""
-    each = f"; the newest every {words.typed(every_s)} while it trains" if every_s else each
-    pruned = f"; {words.counted(keep, 'checkpoint')} stay{'s' if keep == 1 else ''} there" if keep else ""
-    return each + pruned
+    return f"; the newest every {words.typed(every_s)} while it trains" if every_s else each
+
+
+def _kept(draft: JobRequest) -> str:
+    """What is left on the machine of those that are verified uploaded, where it is not all."""
+    newest = "the newest" if draft.keep == 1 else f"the newest {words.count(draft.keep)}"
+    return f"; {newest} stay{'s' if draft.keep == 1 else ''} on {draft.machine}" if draft.keep else ""
 
 
 def _setup(wanted: Wanted, draft: JobRequest, reading: HostReading, waits: bool) -> str:
