@@ -8,7 +8,7 @@ import shutil
 import time
 from typing import Any, Dict, Optional, Tuple
 
-from aicrun.agent import bodies, decide, jobs, keepers, launch, left_groups, retarget, vault
+from aicrun.agent import bodies, decide, folder_users, jobs, keepers, launch, left_groups, retarget, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Mark, Supervision
@@ -58,7 +58,8 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     It returns when its keeper runs.
 
     `upload` is another target than that of the spec, from now on.
-    Raises `Refused`: not_finished, nothing_to_upload (no target, verified already, or its private files were swept).
+    Raises `Refused`: not_finished (of it, or of another job that writes there), nothing_to_upload (no target, verified
+    already, or its private files were swept).
     """
     job_id, by, secrets = bodies.job_id(body), bodies.by(body), vault.taken(body)
     goal = retarget.asked(body)
@@ -73,6 +74,8 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
             return jobs.told(report)
         kind = (bool(only), goal is not None)
         _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)), *kind)
+        # What another job writes there is half written at any moment.
+        folder_users.check_free(home, report)
         _check_keeper(home, job_id)
         _remove(os.path.join(job_dir, names.UPLOAD_ONLY))
         if only:

@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from aicrun.agent import bodies, checkpoint_folder, decide, hooks, jobs, launch
+from aicrun.agent import bodies, checkpoint_folder, decide, folder_users, hooks, jobs, launch
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.outputs import PRUNED, printable
@@ -75,22 +75,11 @@ def _check_over(home: Home, report: JobReport) -> None:
     if not standing.status.terminal or launch.keeper_lives(home.job_dir(report.job_id)):
         message = "job %s is %s; stop it first" % (report.job_id, standing.status.value)
         raise Refused("not_finished", message, {"job": report.job_id, "status": standing.status.value})
-    folder = _folder(report)
-    for run in home.run_names() if folder else ():
-        for job_id in home.job_ids(run):
-            record = _record(home, run, job_id)
-            if record is None or job_id == report.job_id or not record.checkpoints:
-                continue
-            other = os.path.realpath(record.checkpoints)
-            if not (other + "/").startswith(folder + "/") and not (folder + "/").startswith(other + "/"):
-                continue
-            if not status_of(jobs.seen(home, run, job_id)).status.terminal:
-                message = "job %s of %s uses %s and is not over" % (job_id, run, folder)
-                raise Refused("not_finished", message, {"job": job_id, "folder": folder})
+    folder_users.check_free(home, report)
 
 
 def _what(home: Home, report: JobReport) -> _What:
-    folder = _folder(report)
+    folder = folder_users.folder_of(report)
     if not folder:
         return _What(Removed(""), (), (), False)
     if os.path.basename(folder) == report.run_id:
@@ -157,12 +146,6 @@ def _record(home: Home, run: str, job_id: str) -> Any:
         return read_record(os.path.join(home.record_dir(run, job_id), names.RECORD), RunRecord)
     except Unreadable:
         return None
-
-
-def _folder(report: JobReport) -> str:
-    """The run's checkpoint folder, where it is one, as it really lies; empty for none."""
-    path = report.checkpoints.path if report.checkpoints is not None else ""
-    return os.path.realpath(path) if path else ""
 
 
 def _aside(run_id: str, what: _What) -> List[str]:

@@ -93,8 +93,9 @@ def _target(known: Known) -> Optional[Upload]:
 
 
 def _early(home: Home, known: Known, now: float) -> Optional[Early]:
-    run, job_id = known.record.run, known.record.job_id
-    return uploaded.told(uploaded.read(home, run, job_id), now) if _target(known) is not None else None
+    wanted, kept = _target(known), uploaded.read(home, known.record.run, known.record.job_id)
+    # What is verified at a target that does not count any more says nothing of the one that does.
+    return uploaded.told(kept, now) if wanted is not None and kept.destination == wanted.destination else None
 
 
 def _with_sample(home: Home, report: JobReport, now: float) -> JobReport:

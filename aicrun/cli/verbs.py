@@ -61,8 +61,11 @@ def _told_how(found: api.Found, kind: type[AicrunError] | None = None) -> Iterat
         yield
     except HostRefused as error:
         run = shlex.quote(found.report.run)
+        # It may be another job that is in the way.
+        busy = shlex.quote(dict(error.facts).get("job", run))
+        busy = run if busy == found.report.job_id else busy
         ways = {
-            "not_finished": (Way("stop it first", f"aicrun stop {run}"), Way("or wait for it", f"aicrun wait {run}")),
+            "not_finished": (Way("stop it first", f"aicrun stop {busy}"), Way("or wait for it", f"aicrun wait {busy}")),
             "nothing_to_upload": (
                 Way("bring its checkpoint here", f"aicrun fetch {run}"),
                 Way("or upload it elsewhere", f"aicrun upload {run} --to file:~/checkpoints/"),

@@ -84,6 +84,22 @@ def test_a_job_without_a_target_has_nothing_to_upload(rig: Rig) -> None:
         rig.call("upload", job_id=running, by="ana")
 
 
+def test_nothing_is_uploaded_out_of_a_folder_that_a_newer_job_writes_in(rig: Rig) -> None:
+    out = rig.home / "work/out"
+    job = rig.start("shared-run", f"mkdir -p {out}; echo w >{out}/model.bin", checkpoints=str(out), run_id="5" * 16)
+    rig.ended(job)
+    newer = rig.start("newer-run", "sleep 600", checkpoints=str(out), run_id="5" * 16)
+    rig.running(newer)
+    goal = {"to": "file:~/kept", "scheme": "file", "destination": f"file:{rig.home}/kept"}
+    with pytest.raises(Refusal, match="not_finished") as refused:
+        rig.call("upload", job_id=job, by="ana", upload=goal)
+    assert newer in str(refused.value)
+    rig.call("stop", job_id=newer, by="ana", grace_s=1)
+    rig.ended(newer)
+    rig.call("upload", job_id=job, by="ana", upload=goal)
+    until(lambda: (rig.home / "kept/aicrun-manifest.json").exists())
+
+
 def test_only_a_job_that_is_over_is_deleted_and_only_what_is_ours(rig: Rig) -> None:
     job = rig.start("delete-run", "touch mine; sleep 600")
     rig.running(job)
