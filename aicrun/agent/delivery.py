@@ -124,8 +124,13 @@ class Delivery:
         return tuple(dict(self._there, **{one.path: one for one in self.sent}).values())
 
     def as_sent(self) -> Dict[str, SentFile]:
-        """The files that were sent, with what they were on this host before."""
-        return {one.path: SentFile(one.path, one.size, self._stamps[one.path][1], one.sha256) for one in self.sent}
+        """The files that were sent, with what they were on this host before and what the target tells of them."""
+        return {
+            one.path: SentFile(
+                one.path, one.size, self._stamps[one.path][1], one.sha256, self._goal.told(one.path).mark
+            )
+            for one in self.sent
+        }
 
     def _send(self, found: Outputs) -> List[str]:
         lost = []

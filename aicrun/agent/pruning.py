@@ -101,7 +101,14 @@ def _why_not_there(job: Job, wanted: Upload, record: SentCheckpoint) -> str:
             # A tool's target takes a file by reading it, and knows it by its hashes then.
             target.send(Output(file.path, os.path.join(os.path.realpath(job.request.checkpoints), file.path)))
     faults = target.faults(sent_of(record.files))
-    return "at the target, %s" % faults[0] if faults else ""
+    if faults:
+        return "at the target, %s" % faults[0]
+    for file in record.files:
+        told = target.told(file.path)
+        # Another run may have written over it with as many bytes.
+        if not told.is_proven and (not file.mark or told.mark != file.mark):
+            return "nothing at the target proves that %s is still what was uploaded" % printable(file.path)
+    return ""
 
 
 def _stays(job: Job, folder: str, found: List[checkpoint_folder.Seen], keep: int) -> Set[str]:
@@ -136,14 +143,14 @@ def _why_not(folder: str, record: SentCheckpoint) -> str:
     for path in _below(folder, record.name):
         state = os.lstat(os.path.join(folder, path))
         if not stat.S_ISREG(state.st_mode):
-            return "%s is a link or no file" % path
+            return "%s is a link or no file" % printable(path)
         found[path] = state
     if set(found) != set(wanted):
         return "it holds other files than were uploaded"
     for path, state in found.items():
         one = wanted[path]
         if (state.st_size, state.st_mtime_ns) != (one.size, one.mtime_ns) or _sha256(folder, path) != one.sha256:
-            return "%s is not what was uploaded" % path
+            return "%s is not what was uploaded" % printable(path)
     return ""
 
 

@@ -17,7 +17,7 @@ from aicrun.agent.finding import counted
 from aicrun.agent.machine import program
 from aicrun.agent.outputs import MANIFEST, Output, printable
 from aicrun.agent.remote_tools import Store, absent, store
-from aicrun.agent.targets import CannotUpload, Sent
+from aicrun.agent.targets import CannotUpload, Sent, Told
 from aicrun.agent.tool_tries import OF_THE_JOB, Errand
 from aicrun.agent.transfer_tools import Remote
 from aicrun.wire.jobs import Upload
@@ -85,6 +85,7 @@ class RemoteTarget:
         # A list that nothing of ours has changed since; whether a file has the MD5 that is told, for it is read whole.
         self._latest: Optional[Dict[str, Remote]] = None
         self._proven: Dict[Tuple[str, str], Optional[bool]] = {}
+        self._told: Dict[str, Told] = {}
 
     def begin(self, source: str, keeps: bool = False) -> None:
         """See what lies there; raises `CannotUpload`.
@@ -144,12 +145,18 @@ class RemoteTarget:
             found = [self._tried(partial(self._fault, item, listing)) for item in items]
         finally:
             self._clear()
+        for item, (_, is_proven) in zip(items, found):
+            self._told[item.sent.path] = Told(_mark(listing.get(item.sent.path)), is_proven)
         wrong = tuple(why for why, _ in found if why)
         if not wrong:
             hashed = sum(is_proven for _, is_proven in found)
             words = (hashed, counted(len(items), "file"), self._store.proof)
             self._shop.say("the target was listed: %d of %s agree %s, all by their sizes" % words)
         return wrong
+
+    def told(self, path: str) -> Told:
+        """The hash of the list that it was compared with, also one that this host cannot make."""
+        return self._told.get(path, Told("", False))
 
     def _listing(self, name: str = "") -> Dict[str, Remote]:
         """What lies there, or the object `name`: as it was listed just now, once, where nothing was sent since."""
@@ -278,6 +285,10 @@ class RemoteTarget:
             raise CannotUpload("there is no room left: %s" % error) from error
         except SetupFailed as error:
             raise CannotUpload(str(error)) from error
+
+
+def _mark(remote: Optional[Remote]) -> str:
+    return (remote.digest or remote.md5 or remote.stamp) if remote is not None else ""
 
 
 def _read(output: Output, with_md5: bool) -> Optional[_Item]:

@@ -23,12 +23,16 @@ Stamp = Tuple[int, int]
 
 @lean.dataclass(frozen=True)
 class SentFile:
-    """A file as it was verified: its `path` below the checkpoint folder, and what it was on this host then."""
+    """A file as it was verified: its `path` below the checkpoint folder, and what it was on this host then.
+
+    `mark` is what its target told then that changes with its bytes; empty for none.
+    """
 
     path: str
     size: int
     mtime_ns: int
     sha256: str
+    mark: str = ""
 
 
 @lean.dataclass(frozen=True)

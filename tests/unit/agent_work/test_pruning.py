@@ -235,3 +235,18 @@ def test_the_last_upload_drops_what_it_writes_over_before_it_does(home: Home, ma
     assert done.returncode == 1, done.stdout
     kept = uploaded.read(home, made.run, made.job_id)
     assert {one.name for one in kept.checkpoints} == {"checkpoint-2", "checkpoint-3", "checkpoint-4"}
+
+
+def test_a_name_that_is_no_text_is_told_in_text(
+    home: Home, made: JobRequest, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    odd = os.path.join(os.fsencode(made.checkpoints), b"checkpoint-1/odd-\xff.bin")
+    Path(os.fsdecode(odd)).write_bytes(b"then")
+    aged(Path(made.checkpoints) / "checkpoint-1", 999)
+    state = os.stat(odd)
+    rounds(home, without_keep(made)).look()
+    Path(os.fsdecode(odd)).write_bytes(b"now!")
+    os.utime(odd, ns=(state.st_atime_ns, state.st_mtime_ns))
+    rounds(home, made).look()
+    assert b"checkpoint-1/odd-\\xff.bin is not what was uploaded" in capfdbinary.readouterr().out
+    assert left(made) == ["checkpoint-1", "checkpoint-3", "checkpoint-4"]

@@ -1,0 +1,91 @@
+"""What goes from a machine when its target tells little of what it holds: only what is still what was verified."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from unit.agent_work.test_checkpoint_files import safetensors
+from unit.agent_work.test_pruning import left, rounds, saved, without_keep
+
+from aicrun.agent import uploaded
+from aicrun.agent.home import Home
+from aicrun.wire import lean
+from aicrun.wire.jobs import JobRequest, Upload
+
+Job = Callable[..., JobRequest]
+# A server with one bucket, that says of each object what one says that was sent in parts of a size nobody knows.
+AWS = """#!{python}
+import hashlib, json, pathlib, shutil, sys
+there = pathlib.Path({there!r})
+verb = sys.argv[1:3]
+if verb == ["s3", "cp"]:
+    source, goal = pathlib.Path(sys.argv[-2]), there / sys.argv[-1][len("s3://bucket/"):]
+    if source.is_dir():
+        shutil.copytree(source, goal, dirs_exist_ok=True)
+    else:
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, goal)
+elif verb == ["s3api", "list-objects-v2"]:
+    prefix = sys.argv[sys.argv.index("--prefix") + 1]
+    rows = []
+    for path in sorted(one for one in there.rglob("*") if one.is_file()):
+        key, raw = str(path.relative_to(there)), path.read_bytes()
+        if key.startswith(prefix):
+            rows.append([len(raw), '"%s-7"' % hashlib.md5(raw).hexdigest(), key])
+    print(json.dumps(rows))
+else:
+    sys.exit("what is %s" % verb)
+"""
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of that server, with its tool in the path."""
+    there, tools = tmp_path / "served", tmp_path / "tools"
+    there.mkdir()
+    tools.mkdir()
+    (tools / "aws").write_text(AWS.format(python=sys.executable, there=str(there)))
+    (tools / "aws").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    return there
+
+
+@pytest.fixture
+def far(home: Home, job: Job, bucket: Path) -> JobRequest:
+    """A job that keeps one of two checkpoints, and uploads to the server."""
+    request = job(upload=Upload("s3://bucket/x", "s3", "s3://bucket/x", "exact", "each", tool="aws"), keep=1)
+    os.makedirs(home.job_dir(request.job_id))
+    os.makedirs(home.record_dir(request.run, request.job_id))
+    for step in (1, 2):
+        saved(Path(request.checkpoints), step)
+    return request
+
+
+def test_what_was_sent_in_parts_goes_while_the_target_tells_the_same_of_it(home: Home, far: JobRequest) -> None:
+    rounds(home, far).look()
+    assert left(far) == ["checkpoint-2"]
+
+
+def test_what_another_run_wrote_over_with_as_many_bytes_stays(
+    home: Home, far: JobRequest, bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds(home, without_keep(far)).look()
+    (bucket / "x/checkpoint-1/model.safetensors").write_bytes(safetensors(8)[:-1] + b"\xff")
+    rounds(home, far).look()
+    assert left(far) == ["checkpoint-1", "checkpoint-2"]
+    told = "nothing at the target proves that checkpoint-1/model.safetensors is still what was uploaded"
+    assert told in capsys.readouterr().out
+
+
+def test_what_an_older_agent_verified_without_a_mark_stays(home: Home, far: JobRequest) -> None:
+    rounds(home, without_keep(far)).look()
+    kept = uploaded.read(home, far.run, far.job_id)
+    for one in kept.checkpoints:
+        kept = kept.adding(lean.replace(one, files=tuple(lean.replace(file, mark="") for file in one.files)))
+    uploaded.write(home, far, kept)
+    rounds(home, far).look()
+    assert left(far) == ["checkpoint-1", "checkpoint-2"]
