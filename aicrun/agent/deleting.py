@@ -25,8 +25,6 @@ from aicrun.wire.status import status_of
 Answer = Tuple[Dict[str, Any], bytes]
 
 DELETED = ".aicrun-deleted-"
-# Clocks of disks are coarse, and a file may be closed a moment after the process that wrote it.
-SLACK_S = 2.0
 
 
 class _What(NamedTuple):
@@ -87,10 +85,13 @@ def _what(home: Home, report: JobReport) -> _What:
     begins = "%s%s-" % (PRUNED, report.run_id)
     old = tuple(os.path.join(folder, name) for name in listed(folder) if name.startswith(begins))
     began, ended = _span(home, report)
+    lives = folder_users.lives(home, (report.run_id, report.job_id), folder)
+    # One that came after the other is judged by the times alone.
+    rivals = tuple(life for life in lives if life.began < ended and life.ended > began)
     gone, left, total = [], [], 0
     for seen in checkpoint_folder.each(folder, checkpoint_folder.Moment(time.time(), is_over=True)):
         name = os.path.basename(seen.path)
-        why = _why_not(seen, began, ended)
+        why = _why_not(seen, began, ended) or _whose_else(seen.path, rivals)
         if why:
             left.append("%s: %s" % ("the top" if seen.told.name == wire.TOP else printable(name), why))
         else:
@@ -117,11 +118,17 @@ def _why_not(seen: checkpoint_folder.Seen, began: float, ended: float) -> str:
     times = [state.st_mtime for state in _states(seen.path)]
     if not ended:
         return "when the run ended is not known"
-    if not times or min(times) < began - SLACK_S:
+    if not times or min(times) < began - folder_users.SLACK_S:
         return "it holds files from before the run began"
-    if max(times) > ended + SLACK_S:
+    if max(times) > ended + folder_users.SLACK_S:
         return "it was written to after the run ended"
     return ""
+
+
+def _whose_else(path: str, rivals: Tuple[folder_users.Life, ...]) -> str:
+    times = [state.st_mtime for state in _states(path)]
+    run = next((life.run for life in rivals if any(map(life.holds, times))), "")
+    return "another run, %s, used the folder then" % run if run else ""
 
 
 def _span(home: Home, report: JobReport) -> Tuple[float, float]:

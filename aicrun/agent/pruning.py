@@ -14,7 +14,16 @@ import stat
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Set, Tuple
 
-from aicrun.agent import checkpoint_files, checkpoint_folder, hidden_names, hooks, own_outputs, resuming, uploaded
+from aicrun.agent import (
+    checkpoint_files,
+    checkpoint_folder,
+    folder_users,
+    hidden_names,
+    hooks,
+    own_outputs,
+    resuming,
+    uploaded,
+)
 from aicrun.agent.delivery import sent_of, target_of
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
@@ -71,8 +80,11 @@ def prune(job: Job, kept: Uploaded, is_over: bool = False) -> Uploaded:
     keep = keep_of(job.home, request)
     if keep <= 0 or request.upload is None:
         return kept
-    found = list(own_outputs.whole(request.checkpoints, own_outputs.rule_of(job.home, request), is_over))
+    rule = own_outputs.rule_of(job.home, request)
+    found = list(own_outputs.whole(request.checkpoints, rule, is_over))
     may_go = [seen for seen in found[keep:] if kept.named(os.path.basename(seen.path)) is not None]
+    if may_go and _is_shared(job, rule):
+        return kept
     stays = _stays(job, folder, found, keep) if may_go else set()
     # The oldest first.
     for name in [os.path.basename(seen.path) for seen in reversed(may_go) if seen.told.name != wire.TOP]:
@@ -91,6 +103,18 @@ def prune(job: Job, kept: Uploaded, is_over: bool = False) -> Uploaded:
             job.say("pruned %s: its verified copy is at the target" % printable(name))
             note(job.home.job_dir(request.job_id), "pruned", detail=told)
     return kept
+
+
+def _is_shared(job: Job, rule: own_outputs.Rule) -> bool:
+    """Whether another run wrote in the folder since this one began: whose a checkpoint is cannot be told then."""
+    if not rule.began:
+        return False
+    whose = (job.request.run_id, job.request.job_id)
+    lives = folder_users.lives(job.home, whose, job.request.checkpoints)
+    run = next((life.run for life in lives if life.ended > rule.began), "")
+    if run:
+        job.say("nothing is removed from this machine: another run, %s, has used the checkpoint folder meanwhile" % run)
+    return bool(run)
 
 
 def _why_not_there(job: Job, wanted: Upload, record: SentCheckpoint) -> str:

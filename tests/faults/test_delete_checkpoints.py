@@ -81,6 +81,21 @@ def test_of_a_shared_folder_only_what_was_written_while_the_run_lasted_goes(rig:
     assert (outside / "model.bin").exists()
 
 
+def test_of_two_runs_at_once_in_one_folder_neither_takes_what_may_be_the_other_s(rig: Rig) -> None:
+    folder = rig.home / "out"
+    wait = 'touch "$HOME/begun"; until [ -e "$HOME/go" ]; do sleep 0.1; done'
+    job = run(rig, folder, wait)
+    until((rig.home / "begun").exists)
+    saves = f"mkdir {folder}/checkpoint-8; echo w >{folder}/checkpoint-8/model.bin"
+    rig.ended(rig.start("second-run", saves, checkpoints=str(folder)))
+    then = time.time() - 0.5
+    os.utime(folder / "checkpoint-2/model.bin", (then, then))
+    (rig.home / "go").touch()
+    rig.ended(job)
+    told = doomed(rig, job)
+    assert "checkpoint-8: another run, second-run, used the folder then" in told["left"] and told["names"] == []
+
+
 def test_a_run_that_is_not_over_keeps_its_checkpoints(rig: Rig) -> None:
     folder = rig.home / "out"
     job = run(rig, folder, "sleep 600", limits=Limits(grace_s=1))

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from unit.agent_work.test_pruning import left, rounds, saved
+
 from aicrun.agent import retarget, uploaded
 from aicrun.agent.home import Home
 from aicrun.agent.records import write_record
 from aicrun.agent.report import report_of
 from aicrun.agent.uploaded import SentCheckpoint, SentFile, Uploaded
 from aicrun.wire import names
-from aicrun.wire.jobs import Decision, End, JobRequest, RunRecord, Upload
+from aicrun.wire.jobs import Decision, End, JobRequest, RunRecord, StepExit, Upload
 
 Job = Callable[..., JobRequest]
 
@@ -38,7 +40,8 @@ def recorded(home: Home, request: JobRequest, age_s: float = 60.0, ended_s: floa
     write_record(os.path.join(folder, names.RECORD), made)
     write_record(os.path.join(folder, names.DECISION), Decision("go", at=now - age_s))
     if ended_s is not None:
-        write_record(os.path.join(folder, names.END), End(1, now - ended_s))
+        ran = StepExit("command", 1, age_s - ended_s, now - ended_s, code=0)
+        write_record(os.path.join(folder, names.END), End(1, now - ended_s, (ran,)))
 
 
 def test_what_is_verified_at_another_target_than_the_one_that_counts_is_not_told(
@@ -54,3 +57,23 @@ def test_what_is_verified_at_another_target_than_the_one_that_counts_is_not_told
     goal = Upload("file:~/b", "file", f"file:{account}/b")
     retarget.write(home, report, goal, "ana")
     assert report_of(home, request.run, request.job_id).early is None
+
+
+def test_nothing_is_pruned_where_another_run_wrote_since_this_one_began(home: Home, job: Job, account: Path) -> None:
+    target = Upload("file:~/kept", "file", f"file:{account}/kept", "exact", "each")
+    out = account / "out"
+    mine = job(upload=target, keep=1, checkpoints=str(out))
+    recorded(home, mine, age_s=5000)
+    for step in (1, 2, 3):
+        saved(out, step)
+    # Below a link.
+    (account / "link").symlink_to(out)
+    rival = job(job_id="0" * 14 + "cc", run="rival", run_id="0" * 14 + "dd", checkpoints=str(account / "link"))
+    recorded(home, rival, age_s=3000, ended_s=2000)
+    rounds(home, mine).look()
+    assert left(mine) == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
+    assert len(uploaded.read(home, mine.run, mine.job_id).checkpoints) == 3
+    # One that was over before counts no more.
+    recorded(home, rival, age_s=9000, ended_s=8000)
+    rounds(home, mine).look()
+    assert left(mine) == ["checkpoint-3"]
