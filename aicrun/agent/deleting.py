@@ -59,13 +59,18 @@ def delete_checkpoints(home: Home, body: Dict[str, Any], payload: bytes) -> Answ
         try:
             gone = _aside(report.run_id, what)
         except OSError as error:
-            facts = {"path": error.filename or ""}
-            raise Refused("unwritable", "%s cannot be removed: %s" % (error.filename, error.strerror), facts) from error
+            raise _stuck(error) from error
     hooks.reached("delete.aside")
     # Out of sight by now; nobody waits for the lock while the disk works.
-    for path in (*what.old, *gone):
-        _remove(path)
+    faults = [fault for path in (*what.old, *gone) for fault in _remove(path)]
+    if faults:
+        raise _stuck(faults[0]) from faults[0]
     return {"removed": to_json(what.removed)}, b""
+
+
+def _stuck(error: OSError) -> Refused:
+    path = printable(str(error.filename or ""))
+    return Refused("unwritable", "%s cannot be removed: %s" % (path, error.strerror), {"path": path})
 
 
 def _check_over(home: Home, report: JobReport) -> None:
@@ -184,8 +189,19 @@ def _bytes(path: str) -> int:
     return sum(state.st_size for state in _states(path))
 
 
-def _remove(path: str) -> None:
+def _remove(path: str) -> List[OSError]:
+    """Remove all of it that can be; what hindered the rest, which the next call finds as it lies."""
+    faults: List[OSError] = []
+
+    def failed(_: Any, where: str, why: Any) -> None:
+        if not isinstance(why[1], FileNotFoundError):
+            faults.append(OSError(why[1].errno, why[1].strerror, where))
+
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, onerror=failed)
     elif os.path.lexists(path):
-        os.unlink(path)
+        try:
+            os.unlink(path)
+        except OSError as error:
+            faults.append(error)
+    return faults

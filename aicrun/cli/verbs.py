@@ -66,15 +66,23 @@ def _told_how(found: api.Found, kind: type[AicrunError] | None = None) -> Iterat
         busy = run if busy == found.report.job_id else busy
         ways = {
             "not_finished": (Way("stop it first", f"aicrun stop {busy}"), Way("or wait for it", f"aicrun wait {busy}")),
-            "nothing_to_upload": (
-                Way("bring its checkpoint here", f"aicrun fetch {run}"),
-                Way("or upload it elsewhere", f"aicrun upload {run} --to file:~/checkpoints/"),
-            ),
+            "nothing_to_upload": _instead(found, run),
         }
         error.ways = error.ways or ways.get(error.token, ())
         if kind is None:
             raise
         raise kind(error.code, error.message, facts=error.facts, ways=error.ways) from error
+
+
+def _instead(found: api.Found, run: str) -> tuple[Way, ...]:
+    report = found.report
+    if report.phase == "never_started" or report.decision == "no":
+        return (Way("see why", f"aicrun inspect {run}"),)
+    fetch = Way("bring its checkpoint here", f"aicrun fetch {run}")
+    # Another target is refused as well once one is verified, or the private files are gone.
+    if report.upload_request is not None or report.swept:
+        return (fetch,)
+    return (fetch, Way("or upload it elsewhere", f"aicrun upload {run} --to file:~/checkpoints/"))
 
 
 def _done(screen: Screen, kind: str, found: api.Found) -> int:

@@ -146,3 +146,12 @@ def test_a_command_of_another_tool_finds_the_one_that_is_meant(person: Person, t
 def test_what_a_command_with_a_run_offers_names_that_run(person: Person) -> None:
     done = person.run("logs", "-f", "sft-run", "--json")
     assert (done.returncode, "aicrun logs sft-run --json" in done.stderr) == (3, True), done.stderr
+
+
+def test_a_verified_run_is_not_sent_in_a_circle_by_the_way_out_of_an_upload(project: Project) -> None:
+    project.write()
+    assert project.apply("--follow").returncode == 0
+    done = project.run("upload", "quick", "--to", "file:~/other/")
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 14 and "uploaded and verified already" in told, told
+    assert "aicrun fetch quick" in told and "aicrun upload" not in told, told

@@ -6,12 +6,16 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 from unit.agent_work.test_pruning import left, rounds, saved
 
 from aicrun.agent import retarget, uploaded
+from aicrun.agent.deleting import delete_checkpoints
 from aicrun.agent.home import Home
 from aicrun.agent.records import write_record
+from aicrun.agent.refused import Refused
 from aicrun.agent.report import report_of
 from aicrun.agent.uploaded import SentCheckpoint, SentFile, Uploaded
 from aicrun.wire import names
@@ -77,3 +81,31 @@ def test_nothing_is_pruned_where_another_run_wrote_since_this_one_began(home: Ho
     recorded(home, rival, age_s=9000, ended_s=8000)
     rounds(home, mine).look()
     assert left(mine) == ["checkpoint-3"]
+
+
+def test_what_the_disk_does_not_let_go_is_told_and_not_counted_as_removed(
+    home: Home, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = job()
+    recorded(home, request, ended_s=1)
+    for step in (1, 2):
+        saved(Path(request.checkpoints), step)
+    body = {"job_id": request.job_id, "by": "ana"}
+    shown = delete_checkpoints(home, body, b"")[0]["removed"]["names"]
+    real = os.unlink
+
+    def stuck(path: Any, **more: Any) -> None:
+        if str(path).endswith("model.safetensors"):
+            raise PermissionError(1, "Operation not permitted", path)
+        real(path, **more)
+
+    monkeypatch.setattr(os, "unlink", stuck)
+    with pytest.raises(Refused, match=r"model.safetensors cannot be removed: Operation not permitted") as refused:
+        delete_checkpoints(home, {**body, "dry": False, "names": shown}, b"")
+    assert refused.value.token == "unwritable"
+    # It is still told as long as it is there, and what is left goes once it can.
+    with pytest.raises(Refused, match="cannot be removed"):
+        delete_checkpoints(home, {**body, "dry": False, "names": []}, b"")
+    monkeypatch.undo()
+    delete_checkpoints(home, {**body, "dry": False, "names": []}, b"")
+    assert os.listdir(os.path.dirname(request.checkpoints)) == []
