@@ -7,7 +7,7 @@ target, nor hinder the command: what fails is told and tried again later.
 import os
 import sys
 import time
-from typing import List, Mapping, Optional, Tuple
+from typing import List, Mapping, Optional, Set, Tuple
 
 from aicrun.agent import checkpoint_folder, hidden_names, history, hooks, launch, own_outputs, pruning, uploaded, vault
 from aicrun.agent.build import SetupFailed
@@ -34,6 +34,10 @@ PAUSES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 SCRATCH = "to-upload-early"
 # Somebody who only looks holds the lock for a moment; whoever uploads keeps it, and this is started again later.
 LOCK_S = 1.0
+
+
+class Unsendable(CannotUpload):
+    """Something of the one checkpoint is not there whole; what is wrong with the target is told otherwise."""
 
 
 def main(job_folder: str) -> int:
@@ -94,6 +98,8 @@ class Rounds:
         self._where = (os.environ.get("HOME", "/"), os.path.join(home.job_dir(request.job_id), SCRATCH))
         self._pruned: Optional[Tuple[uploaded.Uploaded, int]] = None
         self._failed = 0
+        # Those that were in their own way last time: while there is one, nothing has recovered.
+        self._odd: Set[str] = set()
         self._again_at = 0.0
         # Also for the one that comes after another was killed, or of a further attempt.
         since_s = max(0.0, time.time() - max([one.at for one in self._kept.checkpoints], default=0.0))
@@ -103,19 +109,32 @@ class Rounds:
     def look(self) -> None:
         """Upload what is due now; whatever is in the way is told, and tried again when its pause is over."""
         if time.monotonic() < max(self._again_at, self._due_at):
-            return
+            return None
+        failed: Optional[str] = None
         try:
             for seen in self._due():
                 began = time.monotonic()
-                if self._upload(seen.told.name):
+                try:
+                    is_sent = self._upload(seen.told.name)
+                except Unsendable as error:
+                    # The others are none the worse for it.
+                    failed = failed or str(error)
+                    self._odd.add(seen.told.name)
+                    continue
+                self._odd.discard(seen.told.name)
+                if is_sent:
                     self._due_at = began + self._wanted.every_s
                     self._recovered()
             self._prune()
-            self._recovered()
         except (CannotUpload, SetupFailed) as error:
-            self._trouble(str(error))
+            return self._trouble(str(error))
         except OSError as error:
-            self._trouble("%s: %s" % (printable(str(error.filename or self._wanted.destination)), error.strerror))
+            words = printable(str(error.filename or self._wanted.destination)), error.strerror
+            return self._trouble("%s: %s" % words)
+        if failed:
+            return self._trouble(failed)
+        self._odd.clear()
+        return self._recovered()
 
     def upload_one(self, name: str) -> bool:
         """Upload the whole checkpoint of that name; False when there is none, or a name in it holds a secret."""
@@ -182,7 +201,7 @@ class Rounds:
         if missing and self._is_other(seen):
             return self._not_now("%s was changed or removed while it was uploaded" % printable(name))
         if missing:
-            raise CannotUpload(missing[0])
+            raise Unsendable(missing[0])
         hooks.reached("early.sealed")
         self._keep(self._kept.adding(checkpoint_of(seen, found.files, delivery.as_sent(), time.time())))
         hooks.reached("early.kept")
@@ -231,6 +250,8 @@ class Rounds:
         ) or now.told.age_s < seen.told.age_s
 
     def _recovered(self) -> None:
+        if self._odd:
+            return
         if self._failed:
             self._note("uploads_recovered", "")
         self._failed, self._again_at = 0, 0.0

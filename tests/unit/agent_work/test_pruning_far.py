@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,3 +90,16 @@ def test_what_an_older_agent_verified_without_a_mark_stays(home: Home, far: JobR
     uploaded.write(home, far, kept)
     rounds(home, far).look()
     assert left(far) == ["checkpoint-1", "checkpoint-2"]
+
+
+def test_one_that_cannot_be_sent_holds_up_neither_the_others_nor_pruning(home: Home, far: JobRequest) -> None:
+    # The server keeps no name that is no UTF-8; it is the newest, so it comes first.
+    saved(Path(far.checkpoints), 3)
+    odd = os.path.join(os.fsencode(far.checkpoints), b"checkpoint-3/odd-\xff.bin")
+    Path(os.fsdecode(odd)).write_bytes(b"odd")
+    os.utime(odd, (time.time() - 600, time.time() - 600))
+    rounds(home, far).look()
+    kept = uploaded.read(home, far.run, far.job_id)
+    assert "no UTF-8" in kept.trouble
+    assert {one.name: one.pruned_at > 0 for one in kept.checkpoints} == {"checkpoint-1": True, "checkpoint-2": True}
+    assert left(far) == ["checkpoint-3"]
