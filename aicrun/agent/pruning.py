@@ -76,7 +76,7 @@ def prune(job: Job, kept: Uploaded, is_over: bool = False) -> Uploaded:
     """
     request = job.request
     folder = os.path.realpath(request.checkpoints)
-    _finish(folder, request.run_id, kept)
+    _finish(job, folder, kept)
     keep = keep_of(job.home, request)
     if keep <= 0 or request.upload is None:
         return kept
@@ -95,13 +95,7 @@ def prune(job: Job, kept: Uploaded, is_over: bool = False) -> Uploaded:
         if why:
             job.say("%s stays on this machine: %s" % (printable(name), why))
             continue
-        kept = kept.adding(lean.replace(record, pruned_at=time.time()))
-        uploaded.write(job.home, request, kept)
-        hooks.reached("prune.marked")
-        told = hidden_names.shown(job.home, request.run, request.job_id, os.path.join(folder, name))
-        if _removed(folder, name, record, request.run_id):
-            job.say("pruned %s: its verified copy is at the target" % printable(name))
-            note(job.home.job_dir(request.job_id), "pruned", detail=told)
+        kept = _gone(job, folder, kept, record)
     return kept
 
 
@@ -117,13 +111,54 @@ def _is_shared(job: Job, rule: own_outputs.Rule) -> bool:
     return bool(run)
 
 
+def _gone(job: Job, folder: str, kept: Uploaded, record: SentCheckpoint) -> Uploaded:
+    """Remove one that may go; what is verified and marked then. Raises `OSError` where that cannot be kept."""
+    request, name = job.request, record.name
+    marked = kept.adding(lean.replace(record, pruned_at=time.time()))
+    uploaded.write(job.home, request, marked)
+    hooks.reached("prune.marked")
+    told = hidden_names.shown(job.home, request.run, request.job_id, os.path.join(folder, name))
+    try:
+        is_gone = _removed(folder, name, record, request.run_id)
+    except OSError as error:
+        # The next look tries it again; uploads go on.
+        job.say("%s could not be removed whole: %s" % (printable(name), _words(error)))
+        _put_back(folder, name, record, request.run_id)
+        is_gone = False
+    if is_gone:
+        job.say("pruned %s: its verified copy is at the target" % printable(name))
+        note(job.home.job_dir(request.job_id), "pruned", detail=told)
+    if is_gone or not os.path.lexists(os.path.join(folder, name)):
+        return marked
+    uploaded.write(job.home, request, kept)
+    return kept
+
+
+def _words(error: OSError) -> str:
+    return "%s: %s" % (printable(str(error.filename or "it")), error.strerror)
+
+
+def _put_back(folder: str, name: str, record: SentCheckpoint, run_id: str) -> None:
+    """What was taken out of sight and has lost nothing comes back; a part of it stays out of sight, to be removed."""
+    aside = "%s%s-%s" % (PRUNED, run_id, name)
+    try:
+        if _is_still(folder, aside, record) and not os.path.lexists(os.path.join(folder, name)):
+            os.rename(os.path.join(folder, aside), os.path.join(folder, name))
+    except OSError:
+        # It is not there, or cannot be moved back either: then the next look settles it.
+        pass
+
+
 def _why_not_there(job: Job, wanted: Upload, record: SentCheckpoint) -> str:
     """Why it is not at the target as it was verified; empty when it is."""
     target = target_of(wanted, job.request.job_id, *job.where, is_early=True)
     if wanted.scheme in REMOTE_SCHEMES:
         for file in record.files:
             # A tool's target takes a file by reading it, and knows it by its hashes then.
-            target.send(Output(file.path, os.path.join(os.path.realpath(job.request.checkpoints), file.path)))
+            try:
+                target.send(Output(file.path, os.path.join(os.path.realpath(job.request.checkpoints), file.path)))
+            except OSError as error:
+                return _words(error)
     faults = target.faults(sent_of(record.files))
     if faults:
         return "at the target, %s" % faults[0]
@@ -162,6 +197,14 @@ def _entry_of(folder: str) -> Callable[[str], str]:
 
 def _why_not(folder: str, record: SentCheckpoint) -> str:
     """Why what lies there under the record's name is not exactly what was verified; empty when it is."""
+    try:
+        return _other(folder, record)
+    except OSError as error:
+        return _words(error)
+
+
+def _other(folder: str, record: SentCheckpoint) -> str:
+    """The same; raises `OSError` when it cannot be read."""
     wanted = {file.path: file for file in record.files}
     found: Dict[str, os.stat_result] = {}
     for path in _below(folder, record.name):
@@ -223,18 +266,21 @@ def _is_still(folder: str, aside: str, record: SentCheckpoint, is_part: bool = F
     return found.items() <= wanted.items() if is_part else found == wanted
 
 
-def _finish(folder: str, run_id: str, kept: Uploaded) -> None:
+def _finish(job: Job, folder: str, kept: Uploaded) -> None:
     """Remove what was taken out of sight by one of this run that was killed then; what was written to comes back."""
-    begins = "%s%s-" % (PRUNED, run_id)
+    begins = "%s%s-" % (PRUNED, job.request.run_id)
     for aside in listed(folder):
         name = aside[len(begins) :]
         record = kept.named(name) if aside.startswith(begins) else None
         if record is None:
             continue
-        if _is_still(folder, aside, record, is_part=True):
-            _remove(os.path.join(folder, aside))
-        elif not os.path.lexists(os.path.join(folder, name)):
-            os.rename(os.path.join(folder, aside), os.path.join(folder, name))
+        try:
+            if _is_still(folder, aside, record, is_part=True):
+                _remove(os.path.join(folder, aside))
+            elif not os.path.lexists(os.path.join(folder, name)):
+                os.rename(os.path.join(folder, aside), os.path.join(folder, name))
+        except OSError as error:
+            job.say("%s could not be removed whole: %s" % (printable(name), _words(error)))
 
 
 def _remove(path: str) -> None:

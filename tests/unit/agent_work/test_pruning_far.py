@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -103,3 +104,40 @@ def test_one_that_cannot_be_sent_holds_up_neither_the_others_nor_pruning(home: H
     assert "no UTF-8" in kept.trouble
     assert {one.name: one.pruned_at > 0 for one in kept.checkpoints} == {"checkpoint-1": True, "checkpoint-2": True}
     assert left(far) == ["checkpoint-3"]
+
+
+def test_one_that_cannot_be_taken_away_holds_up_nothing(
+    home: Home, far: JobRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # With what is put before it while it is removed, its name is too long for any disk.
+    folder, long = Path(far.checkpoints), "checkpoint-" + "0" * 229 + "1"
+    (folder / "checkpoint-1").rename(folder / long)
+    looking = rounds(home, far)
+    looking.look()
+    assert left(far) == sorted([long, "checkpoint-2"])
+    kept = uploaded.read(home, far.run, far.job_id)
+    assert not kept.trouble and {one.name: one.pruned_at for one in kept.checkpoints} == {long: 0, "checkpoint-2": 0}
+    saved(folder, 3)
+    looking.look()
+    assert left(far) == sorted([long, "checkpoint-3"])
+    assert capsys.readouterr().out.count(f"{long} could not be removed whole: ") == 1
+
+
+def test_a_rest_that_cannot_be_removed_is_told_and_uploads_go_on(
+    home: Home, far: JobRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rounds(home, without_keep(far)).look()
+    aside = Path(far.checkpoints) / f".aicrun-pruned-{far.run_id}-checkpoint-1"
+    (Path(far.checkpoints) / "checkpoint-1").rename(aside)
+    state = aside / "trainer_state.json"
+    if subprocess.run(["chattr", "+i", str(state)], check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be made immutable here")
+    try:
+        saved(Path(far.checkpoints), 3)
+        rounds(home, far).look()
+        kept = uploaded.read(home, far.run, far.job_id)
+        assert not kept.trouble and kept.named("checkpoint-3") is not None
+        assert left(far) == [aside.name, "checkpoint-3"]
+        assert "checkpoint-1 could not be removed whole: " in capsys.readouterr().out
+    finally:
+        subprocess.run(["chattr", "-i", str(state)], check=True)
