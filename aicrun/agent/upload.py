@@ -84,6 +84,9 @@ def _wait_for_others(job_folder: str) -> None:
 
 
 def _remember(home: Home, request: JobRequest, after: uploaded.Uploaded) -> None:
+    if not after.checkpoints and uploaded.read(home, request.run, request.job_id).destination != after.destination:
+        # Nothing is verified at this target: what is at the one before is not forgotten for it.
+        return
     try:
         uploaded.write(home, request, after)
     except OSError as error:

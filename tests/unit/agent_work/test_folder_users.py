@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,12 +50,19 @@ def recorded(home: Home, request: JobRequest, age_s: float = 60.0, ended_s: floa
         write_record(os.path.join(folder, names.END), End(1, now - ended_s, (ran,)))
 
 
+def end_of(folder: str) -> subprocess.CompletedProcess[str]:
+    """The upload of a job in a process of its own, which takes signals."""
+    code = "import sys; from aicrun.agent.upload import main; sys.exit(main(sys.argv[1]))"
+    return subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=False)
+
+
 def test_what_is_verified_at_another_target_than_the_one_that_counts_is_not_told(
     home: Home, job: Job, account: Path
 ) -> None:
     first = Upload("file:~/a", "file", f"file:{account}/a", "exact", "each")
     request = job(upload=first)
     recorded(home, request, ended_s=5)
+    (saved(Path(request.checkpoints), 1) / "m").write_text("x")
     sent = SentCheckpoint("checkpoint-1", (SentFile("checkpoint-1/m", 1, 1, "0" * 64),), 1.0, 1.0)
     uploaded.write(home, request, Uploaded(first.destination, (sent,)))
     report = report_of(home, request.run, request.job_id)
@@ -109,3 +118,40 @@ def test_what_the_disk_does_not_let_go_is_told_and_not_counted_as_removed(
     monkeypatch.undo()
     delete_checkpoints(home, {**body, "dry": False, "names": []}, b"")
     assert os.listdir(os.path.dirname(request.checkpoints)) == []
+
+
+def test_what_lies_at_the_first_target_alone_is_not_forgotten_for_another_one(
+    home: Home, job: Job, account: Path
+) -> None:
+    first = Upload("file:~/a", "file", f"file:{account}/a", "exact", "each")
+    earlier, request = job(upload=first, job_id="0" * 14 + "cc"), job(upload=first)
+    for one, age_s in ((earlier, 90.0), (request, 60.0)):
+        recorded(home, one, age_s, ended_s=5)
+    saved(Path(request.checkpoints), 2)
+    # The trainer removed the first by itself; an earlier job of the run had uploaded it.
+    (file,) = (SentFile("checkpoint-1/model.safetensors", 1, 1, "0" * 64),)
+    uploaded.write(home, earlier, Uploaded(first.destination, (SentCheckpoint("checkpoint-1", (file,), 1.0, 1.0),)))
+    goal = Upload("file:~/b", "file", f"file:{account}/b")
+    with pytest.raises(Refused, match=r"checkpoint-1 lies at its first target, .*/a, alone"):
+        retarget.write(home, report_of(home, request.run, request.job_id), goal, "ana")
+    saved(Path(request.checkpoints), 1)
+    retarget.write(home, report_of(home, request.run, request.job_id), goal, "ana")
+
+
+def test_an_upload_elsewhere_that_fails_forgets_nothing_of_the_first_target(
+    home: Home, job: Job, account: Path
+) -> None:
+    first = Upload("file:~/a", "file", f"file:{account}/a", "exact", "each")
+    request = job(upload=first)
+    recorded(home, request, ended_s=5)
+    saved(Path(request.checkpoints), 1)
+    rounds(home, request).look()
+    assert uploaded.read(home, request.run, request.job_id).named("checkpoint-1") is not None
+    (account / "b").write_text("a file where the folder shall be")
+    goal = Upload("file:~/b", "file", f"file:{account}/b")
+    retarget.write(home, report_of(home, request.run, request.job_id), goal, "ana")
+    write_record(os.path.join(home.job_dir(request.job_id), names.REQUEST), request)
+    done = end_of(home.job_dir(request.job_id))
+    assert done.returncode == 1 and "/b" in done.stdout, done
+    kept = uploaded.read(home, request.run, request.job_id)
+    assert kept.destination == first.destination and kept.named("checkpoint-1") is not None
