@@ -221,16 +221,16 @@ class FromSsh(Rsync):
 
     def folder(self, path: str, place: str) -> List[str]:
         """With the times there, by which the next call knows what is whole; what was cut waits in a folder."""
-        return self._from(self._there + path + "/", place + "/")
+        return self._from(self.source(path + "/"), place + "/")
 
     def file(self, path: str, place: str) -> List[str]:
         """The one file."""
-        return self._from(self._there + path, place)
+        return self._from(self.source(path), place)
 
     def manifests(self, place: str) -> List[str]:
         """Those one folder down."""
         some = ("--include=/*/", "--include=/*/" + MANIFEST, "--exclude=*", "--prune-empty-dirs")
-        return self._from(self._there, place + "/", *some)
+        return self._from(self.source(""), place + "/", *some)
 
     def arriving(self, place: str) -> str:
         """In its place."""

@@ -59,6 +59,15 @@ def absent(upload: Upload) -> str:
     return "the folder above must be there: ssh %s%s %s" % (port, there.login, far)
 
 
+# Without one of these a name is taken as it is, backslashes too.
+_MATCHES = re.compile(r"[\[*?]")
+
+
+def literal(path: str) -> str:
+    """A path as the far side's rsync takes it by its characters: where it reads files it matches names, with `-s` too."""
+    return re.sub(r"([\\[*?])", r"\\\1", path) if _MATCHES.search(path) else path
+
+
 class Rsync:
     """A target `ssh://…` with rsync at `path`."""
 
@@ -71,12 +80,13 @@ class Rsync:
         # Names stay data.
         self._base = [path, "-s", "-e", " ".join(words)]
         self._there = "%s:%s/" % (there.login, there.path.rstrip("/"))
+        self._where = there
         self.env: Dict[str, str] = {}
 
     def listing(self, shop: Workshop, name: str = "") -> Dict[str, Remote]:
         """All regular files below the path, or the one of that name; each with the time it was written."""
         some = self._only(name) if name else ["--exclude=%s/" % PARTIAL]
-        argv = [*self._base, "-8", "--list-only", "-r", "--no-h", *some, "--", self._there]
+        argv = [*self._base, "-8", "--list-only", "-r", "--no-h", *some, "--", self.source("")]
         try:
             said = run(argv, shop, _DOING, captures=True)
         except ToolFailed as error:
@@ -87,6 +97,10 @@ class Rsync:
         rows = (_LISTED.match(line) for line in said.decode("utf-8", "surrogateescape").split("\n"))
         found = (Remote(_name(row[3]), int(re.sub(r"\D", "", row[1])), stamp=row[2]) for row in rows if row)
         return {one.path: one for one in found}
+
+    def source(self, path: str) -> str:
+        """The argument that names `path` below the target, to be read: that alone, whatever lies beside it."""
+        return "%s:%s" % (self._where.login, literal(self._where.path.rstrip("/") + "/" + path))
 
     def sending(self, folder: str) -> List[str]:
         """Everything anew, whatever lies there; what was cut off is gone on with, and checked as a whole by rsync."""

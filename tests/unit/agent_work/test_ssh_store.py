@@ -15,9 +15,11 @@ from support import until
 
 from aicrun.agent import remote_targets, upload_probe
 from aicrun.agent.build import SetupFailed
+from aicrun.agent.fetch_back import FromSsh
 from aicrun.agent.ssh_store import Rsync, place
 from aicrun.agent.targets import CannotUpload
 from aicrun.agent.upload import upload
+from aicrun.wire.fetch import Back
 from aicrun.wire.jobs import JobRequest, Upload, UploadResult
 
 Job = Callable[..., JobRequest]
@@ -143,6 +145,27 @@ def test_no_part_of_a_path_is_read_by_a_shell_there(far: Far, job: Job, tmp_path
     folder = tmp_path / "a$(true)b;'c*"
     far.probed(job(), Upload("", "ssh", f"ssh://nas{folder}/", "exact", tool="rsync"))
     assert folder.is_dir() and list(folder.iterdir()) == []
+
+
+@has_sshd
+def test_a_fetch_takes_the_file_of_that_name_and_none_that_it_would_match(far: Far, tmp_path: Path) -> None:
+    above = tmp_path / "r[1]*"
+    for folder in (above, tmp_path / "r1x"):
+        for part in ("a?", "ab"):
+            (folder / part).mkdir(parents=True)
+            for name in ("m[1].pt", "m1.pt"):
+                (folder / part / name).write_text(f"{folder.name}/{part}/{name}")
+    back = Back("", "ssh", f"ssh://nas{above}/", ("rsync",), "")
+    source = FromSsh(back, str(shutil.which("rsync")))
+    got = tmp_path / "got"
+    got.mkdir()
+    for argv in (source.file("a?/m[1].pt", str(got / "one")), source.folder("a?", str(got / "all"))):
+        subprocess.run(argv, check=True, capture_output=True)
+    assert (got / "one").read_text() == "r[1]*/a?/m[1].pt"
+    assert [(got / "all" / name).read_text() for name in ("m1.pt", "m[1].pt")] == [
+        "r[1]*/a?/m1.pt",
+        "r[1]*/a?/m[1].pt",
+    ]
 
 
 @has_sshd
