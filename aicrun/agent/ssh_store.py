@@ -64,7 +64,7 @@ _MATCHES = re.compile(r"[\[*?]")
 
 
 def literal(path: str) -> str:
-    """A path as the far side's rsync takes it by its characters: where it reads files it matches names, with `-s` too."""
+    """A path as rsync takes it by its characters: where its far side reads files it matches names, with `-s` too."""
     return re.sub(r"([\\[*?])", r"\\\1", path) if _MATCHES.search(path) else path
 
 

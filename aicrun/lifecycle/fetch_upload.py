@@ -99,7 +99,7 @@ def opened(session: Session, uploaded: Uploaded) -> Manifest:
                 raise
             below = os.path.join(folder, "below")
             _bring(session, uploaded, replace(asked, to=below, manifests=True), lock)
-            return _newest_of(uploaded, below)
+            return _one_of(uploaded, below)
         found = _read(os.path.join(folder, MANIFEST), address)
     if uploaded.run_id and found.run_id != uploaded.run_id:
         raise _wrong(address, f"it holds run {found.run} ({found.run_id}) by now, not {uploaded.run_id}")
@@ -288,23 +288,33 @@ def _is_of(found: Manifest, key: str) -> bool:
     return found.run == key or any(len(key) >= 4 and one.startswith(key) for one in (found.run_id, found.job_id))
 
 
-def _newest_of(uploaded: Uploaded, folder: str) -> Manifest:
-    """Of the manifests that lie one folder below a target the newest that is of the run."""
+def _one_of(uploaded: Uploaded, folder: str) -> Manifest:
+    """Of the manifests that lie one folder below a target that of the run; of several it is not told which is newer."""
     target = uploaded.upload.destination
-    found: list[tuple[float, Manifest]] = []
+    found: list[Manifest] = []
     others = 0
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         path = os.path.join(folder, name, MANIFEST)
         if os.path.isfile(path):
             one = _read(path, target + ("" if target.endswith(("/", ":")) else "/") + name)
             if _is_of(one, uploaded.run):
-                found.append((os.stat(path).st_mtime, one))
+                found.append(one)
             else:
                 others += 1
     if not found:
         what = f"there are those of {others} other runs" if others else "there is none, nor in the folders there"
         raise _wrong(target, f"no {MANIFEST} of {uploaded.run} lies there: {what}")
-    return max(found, key=lambda item: item[0])[1]
+    if len(found) > 1:
+        # Their files' times are those of the copies here.
+        asked = f"aicrun fetch {shlex.quote(uploaded.run)}"
+        more = "".join(
+            f" --{name} {shlex.quote(value)}"
+            for name, value in (("endpoint", uploaded.upload.endpoint), ("profile", uploaded.upload.profile))
+            if value
+        )
+        ways = (Way(f"run id {one.run_id}", f"{asked} --from {shlex.quote(one.address)}{more}") for one in found)
+        raise TransferFailed("AIC-E647", f"{target}: {len(found)} runs {uploaded.run} lie there", ways=tuple(ways))
+    return found[0]
 
 
 def _read(path: str, address: str) -> Manifest:

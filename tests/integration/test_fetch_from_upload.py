@@ -112,11 +112,13 @@ def test_an_upload_to_the_machine_itself_is_pulled_when_that_answers(project: Pr
 
 @pytest.mark.parametrize("tool", ["rclone", pytest.param("aws", marks=[needs_aws, pytest.mark.slow])])
 def test_a_target_that_a_person_names(owner: Project, there: S3, tool: str) -> None:
-    """By its own address, or one above; the newest of several runs of the name; nothing over something else."""
+    """By its own address, or one above; of several runs of the name it is to be said which; nothing over others."""
     (owner.person.home / ".local/bin" / {"aws": "rclone", "rclone": "aws"}[tool]).unlink(missing_ok=True)
     lies(there.folder / "runs" / RUN_ID, {"checkpoint-9/w.bin": b"9" * 70000, "checkpoint-10/w.bin": b"10", "log": b""})
     lies(there.folder / "runs" / "another", {"checkpoint-1/w.bin": b"1"}, run="other", run_id="0" * 16)
-    os.utime(there.folder / "runs" / RUN_ID / MANIFEST, (1.0, 1.0))
+    ids = (RUN_ID, "9" * 16)
+    for run_id in ids:
+        lies(there.folder / "two" / run_id, {"checkpoint-2/w.bin": b"2"}, run_id=run_id)
     where = ("--from", "s3://bucket/runs/", "--endpoint", there.endpoint)
     done = owner.run("fetch", "old", *where)
     assert done.returncode == 0, flat(done)
@@ -132,6 +134,12 @@ def test_a_target_that_a_person_names(owner: Project, there: S3, tool: str) -> N
     assert done.returncode == 14 and "those of 2 other runs" in flat(done), flat(done)
     done = owner.run("fetch", "old", "--from", "s3://bucket/none", "--endpoint", there.endpoint)
     assert done.returncode == 14 and f"no {MANIFEST} of old lies there" in flat(done), flat(done)
+    # The time of a file that was copied here says nothing of which run is newer.
+    done = owner.run("fetch", "old", "--from", "s3://bucket/two/", "--endpoint", there.endpoint)
+    assert done.returncode == 14 and "2 runs old lie there" in flat(done), flat(done)
+    for run_id in ids:
+        way = f"aicrun fetch old --from s3://bucket/two/{run_id} --endpoint {there.endpoint}"
+        assert way in flat(done), flat(done)
 
 
 @needs_aws
