@@ -185,7 +185,7 @@ class _Whole:
         """What is verified there, checkpoint by checkpoint, with those of before that are not on this host any more."""
         there, sent = {one.path for one in delivery.verified()}, delivery.as_sent()
         kept = tuple(one for one in before.checkpoints if all(file.path in there for file in one.files))
-        after = lean.replace(before, checkpoints=kept, trouble="", trouble_since=0.0, again_at=0.0)
+        after = lean.replace(before.keeping(kept), trouble="", trouble_since=0.0, again_at=0.0)
         for seen in own_outputs.whole(self._request.checkpoints, self._rule):
             files = own_outputs.of_unit(self._found, seen.told.name).files
             # It may be gone since, or be one that came since.

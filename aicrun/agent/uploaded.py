@@ -56,6 +56,14 @@ class SentCheckpoint:
 
 
 @lean.dataclass(frozen=True)
+class Dropped:
+    """A name under which nothing counts that was verified at `at` or before, whichever job's record says it."""
+
+    name: str
+    at: float
+
+
+@lean.dataclass(frozen=True)
 class Uploaded:
     """All that is verified at `destination`, oldest first; `trouble` is why the last try failed, or empty."""
 
@@ -65,6 +73,7 @@ class Uploaded:
     trouble_since: float = 0.0
     again_at: float = 0.0
     schema: int = SCHEMA
+    dropped: Tuple[Dropped, ...] = ()
 
     def by_path(self) -> Dict[str, SentFile]:
         """Every verified file; a later checkpoint's counts where two name one."""
@@ -81,13 +90,19 @@ class Uploaded:
 
     def without(self, name: str) -> "Uploaded":
         """The same without the checkpoint of that name: it may not be there any more as it was."""
-        return lean.replace(self, checkpoints=tuple(one for one in self.checkpoints if one.name != name))
+        return self.keeping(tuple(one for one in self.checkpoints if one.name != name))
 
     def but(self, paths: Iterable[str]) -> "Uploaded":
         """The same without every checkpoint that one of these files is of."""
         out = frozenset(paths)
-        kept = tuple(one for one in self.checkpoints if not any(file.path in out for file in one.files))
-        return lean.replace(self, checkpoints=kept)
+        return self.keeping(tuple(one for one in self.checkpoints if not any(file.path in out for file in one.files)))
+
+    def keeping(self, kept: Tuple[SentCheckpoint, ...]) -> "Uploaded":
+        """The same with no more than these of its checkpoints; the others do not come back out of an older record."""
+        gone = {one.name: one.at for one in self.checkpoints if one not in kept}
+        dropped = {one.name: one.at for one in self.dropped}
+        dropped.update((name, max(at, dropped.get(name, at))) for name, at in gone.items())
+        return lean.replace(self, checkpoints=kept, dropped=tuple(Dropped(*each) for each in sorted(dropped.items())))
 
 
 def stamp(output: "Output") -> Stamp:
@@ -130,6 +145,7 @@ def of_jobs(home: Home, whose: Tuple[str, str, str], destination: str) -> Upload
     run, run_id, own_id = whose
     found = Uploaded(destination)
     parts: List[SentCheckpoint] = []
+    dropped: Dict[str, float] = {}
     for job_id in listed(home.run_dir(run)):
         try:
             record = read_record(os.path.join(home.record_dir(run, job_id), names.RECORD), RunRecord)
@@ -139,9 +155,12 @@ def of_jobs(home: Home, whose: Tuple[str, str, str], destination: str) -> Upload
         is_mine = job_id == own_id or (record is not None and record.run_id == run_id)
         if is_mine and mine.destination == destination:
             parts += mine.checkpoints
+            for one in mine.dropped:
+                dropped[one.name] = max(one.at, dropped.get(one.name, one.at))
     for part in sorted(parts, key=lambda one: (one.at, one.pruned_at)):
-        found = found.adding(part)
-    return found
+        if part.name not in dropped or part.at > dropped[part.name]:
+            found = found.adding(part)
+    return lean.replace(found, dropped=tuple(Dropped(*each) for each in sorted(dropped.items())))
 
 
 def write(home: Home, request: JobRequest, uploaded: Uploaded) -> None:

@@ -155,3 +155,25 @@ def test_an_upload_elsewhere_that_fails_forgets_nothing_of_the_first_target(
     assert done.returncode == 1 and "/b" in done.stdout, done
     kept = uploaded.read(home, request.run, request.job_id)
     assert kept.destination == first.destination and kept.named("checkpoint-1") is not None
+
+
+def test_what_one_job_took_back_does_not_return_out_of_an_earlier_jobs_record(
+    home: Home, job: Job, account: Path
+) -> None:
+    goal = Upload("file:~/a", "file", f"file:{account}/a", "exact", "each")
+    earlier = job(upload=goal)
+    later = job(upload=goal, job_id="feed" * 4)
+    for request in (earlier, later):
+        recorded(home, request)
+    files = (SentFile("last.pt", 1, 1, "0" * 64),)
+    uploaded.write(home, earlier, Uploaded(goal.destination, (SentCheckpoint("last.pt", files, 1.0, 1.0),)))
+    taken = uploaded.of_run(home, later)
+    assert [one.name for one in taken.checkpoints] == ["last.pt"]
+    for without in (taken.without("last.pt"), taken.but(["last.pt"])):
+        uploaded.write(home, later, without)
+        assert uploaded.of_run(home, later).checkpoints == uploaded.of_run(home, earlier).checkpoints == ()
+    # Verified anew, it counts again, also once it was taken over and written down once more.
+    again = uploaded.of_run(home, later).adding(SentCheckpoint("last.pt", files, 2.0, 2.0))
+    uploaded.write(home, later, again)
+    uploaded.write(home, later, uploaded.of_run(home, later))
+    assert [one.at for one in uploaded.of_run(home, earlier).checkpoints] == [2.0]
