@@ -38,7 +38,8 @@ def log(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     `offset` null: the last `tail_lines` lines. `step` empty: the newest step; `attempt` 0: the newest that has the
     step, which for a setup is the first. `limit` up to
     256 KiB. An offset past the end gives an empty slice at the end. `wait_s`: until there is something or the step
-    has ended. {go_on: true, limit, wait_s}: where the answer before ended, up to 1 MiB.
+    has ended. {go_on: true, limit, wait_s}: where the answer before ended, up to 1 MiB; of the answer only what does
+    not follow from the one before is told (`_Followed.slice`).
     Raises `Refused` (not_found, invalid_request).
     """
     cap = names.FOLLOW_CAP_BYTES if body.get("go_on") is True else names.REPLY_CAP_BYTES
@@ -61,8 +62,16 @@ def log(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     if found[0]["step"]:
         _follow(_Followed(home, job_id, found[0]))
         if not found[1] and not found[0]["ended"]:
-            return _followed[0].slice(limit, deadline)
+            more, data = _followed[0].slice(limit, deadline)
+            return _in_full(found[0], more, len(data)), data
     return found
+
+
+def _in_full(before: Dict[str, Any], more: Dict[str, Any], size: int) -> Dict[str, Any]:
+    """The answer `more`, whose payload has `size` bytes, with what follows from the one before it."""
+    offset = more.get("offset", before["next_offset"])
+    plain = {"offset": offset, "next_offset": offset + size, "eof": True, "ended": False, "gap_bytes": 0}
+    return {**before, **plain, **more}
 
 
 def _follow(followed: "_Followed") -> None:
@@ -78,6 +87,7 @@ class _Followed:
         self._home = home
         self._where = (job_id, told["attempt"], told["step"])
         self._offset = told["next_offset"]
+        self._dropped = told["dropped_bytes"]
         self._folder = home.step_dir(*self._where)
         self._reader = log_files.LogReader(self._folder)
         self._growth: Optional[Growth] = None
@@ -92,7 +102,12 @@ class _Followed:
             self._growth.close()
 
     def slice(self, limit: int, deadline: float) -> Answer:
-        """What follows, once there is something; an empty slice at the deadline, and when the step has ended."""
+        """What follows, once there is something; an empty slice at the deadline, and when the step has ended.
+
+        Of the answer only: `offset` and `gap_bytes` where it does not begin at the end of the one before, `eof` and
+        `ended` where that is not true and false, `dropped_bytes` where there are more. Mostly that is nothing, and a
+        lone line need not wait for two sides that write and read it.
+        """
         ended = False
         while True:
             state = self._reader.state()
@@ -134,18 +149,18 @@ class _Followed:
         return self._answer(state, at, data, False)
 
     def _answer(self, state: Optional[log_files.LogState], at: int, data: bytes, ended: bool) -> Answer:
-        gap, self._offset = at - self._offset, at + len(data)
-        answer = {
-            "offset": at,
-            "next_offset": self._offset,
-            # What cannot be read after the end never will be.
-            "eof": ended or state is None or self._offset >= state.total,
-            "ended": ended,
-            "dropped_bytes": state.dropped + log_files.fallen_out(state) if state is not None else 0,
-            "gap_bytes": gap,
-            "step": self._where[2],
-            "attempt": self._where[1],
-        }
+        answer: Dict[str, Any] = {}
+        if at != self._offset:
+            answer["offset"], answer["gap_bytes"] = at, at - self._offset
+        self._offset = at + len(data)
+        if ended:
+            # What cannot be read after the end never will be: that is the end of the log too.
+            answer["ended"] = True
+        elif state is not None and self._offset < state.total:
+            answer["eof"] = False
+        dropped = state.dropped + log_files.fallen_out(state) if state is not None else self._dropped
+        if dropped != self._dropped:
+            answer["dropped_bytes"] = self._dropped = dropped
         return answer, data
 
 

@@ -40,7 +40,6 @@ _NUMBER = struct.Struct("=Q")
 _COUNT = struct.Struct("=i")
 _BEAT_AT = 8
 _SLOT_AT = (64, 192)
-_MARK_AT = 320
 _DATA_AT = 4096
 
 IDLE, READING, FULL, LETTING, ENDING = range(5)
@@ -80,6 +79,8 @@ class Journal:
         self._data_at = _DATA_AT + 2 * held_bytes
         self._map = mmap.mmap(-1, self._data_at + WINDOW_BYTES)
         self._view = memoryview(self._map)
+        # No output can know it, and all pumps of a step share it.
+        self._mark = os.urandom(_MARK_BYTES)
 
     def read(self) -> Entry:
         """The entry that was committed last."""
@@ -101,19 +102,17 @@ class Journal:
 
     def plant(self, entry: Entry) -> None:
         """Put random bytes where the end of the `more` bytes of `entry` will come to lie."""
-        size, end = self._mark(entry)
-        mark = os.urandom(size)
-        self._map[_MARK_AT : _MARK_AT + size] = mark
-        self._map[end - size : end] = mark
+        size, end = self._end(entry)
+        self._map[end - size : end] = self._mark[:size]
 
     def was_read(self, entry: Entry) -> bool:
         """True when the read of `entry` had happened: then the planted bytes are overwritten."""
-        size, end = self._mark(entry)
-        return self._map[end - size : end] != self._map[_MARK_AT : _MARK_AT + size]
+        size, end = self._end(entry)
+        return self._map[end - size : end] != self._mark[:size]
 
     def fill(self, pipe: int, entry: Entry) -> int:
         """Read `more` waiting bytes of the pipe into the buffer; fewer when a step reads its own output."""
-        _, end = self._mark(entry)
+        _, end = self._end(entry)
         try:
             return os.readv(pipe, [self._view[end - entry.more : end]])
         except BlockingIOError:
@@ -137,7 +136,7 @@ class Journal:
         begin = self._hold_at[side]
         self._map[begin : begin + len(data)] = data
 
-    def _mark(self, entry: Entry) -> Tuple[int, int]:
+    def _end(self, entry: Entry) -> Tuple[int, int]:
         return min(entry.more, _MARK_BYTES), self._data_at + entry.filled % WINDOW_BYTES + entry.more
 
 
@@ -200,10 +199,12 @@ class _Pump:
         self._journal = journal
         self._redactor = redactor
         self._due = 0.0
+        # As the journal has it: none but this process writes there.
+        self._entry = journal.read()
 
     def take_up(self) -> None:
         """Finish what a killed pump had begun."""
-        entry = self._journal.read()
+        entry = self._entry
         self._log.floor = entry.floor
         if entry.doing == READING:
             # Unless it was read after all it still waits in the pipe.
@@ -216,39 +217,52 @@ class _Pump:
 
     def copy(self) -> bool:
         """Read what waits, at most one batch, and write what is due; False when nothing waits."""
-        entry = self._journal.read()
+        entry = self._entry
         before, most = entry.filled, self._batch_bytes(entry)
-        if not before:
-            self._due = time.monotonic() + BATCH_S
-        while entry.filled < most:
-            more = min(waiting_bytes(self._pipe), CHUNK_BYTES, most - entry.filled, _room(entry))
-            if not more:
-                break
-            # By place, here and below: a lone line finds all caches cold, and pays for each thing that is touched.
-            entry = Entry(READING, *entry[1:-1], more)
-            self._journal.plant(entry)
-            self._journal.commit(entry)
-            got = self._journal.fill(self._pipe, entry)
-            entry = Entry(FULL, entry.filled + got, *entry[2:-1], 0)
-            self._journal.commit(entry)
-            if most == CHUNK_BYTES:
-                break
-        if entry.filled and (most == CHUNK_BYTES or entry.filled >= most or time.monotonic() >= self._due):
-            self._write(entry)
+        if most == CHUNK_BYTES:
+            # A lone line finds all caches cold, and pays for each thing that is touched: there is no batch to think of.
+            entry = self._read(entry, CHUNK_BYTES)
+            if entry.filled:
+                self._write(entry)
+        else:
+            if not before:
+                self._due = time.monotonic() + BATCH_S
+            size = -1
+            while size < entry.filled < most:
+                size = entry.filled
+                entry = self._read(entry, min(CHUNK_BYTES, most - size, _room(entry)))
+            if entry.filled and (entry.filled >= most or time.monotonic() >= self._due):
+                self._write(entry)
         if entry.filled > before:
             self._journal.beat()
         return entry.filled > before
 
+    def _read(self, entry: Entry, most: int) -> Entry:
+        """`entry` with what waits in the pipe, at most `most` bytes, behind what it has; itself when nothing waits."""
+        more = min(waiting_bytes(self._pipe), most)
+        if not more:
+            return entry
+        # By place, here and below: see `copy`.
+        entry = Entry(READING, *entry[1:-1], more)
+        self._journal.plant(entry)
+        self._commit(entry)
+        got = self._journal.fill(self._pipe, entry)
+        self._entry = Entry(FULL, entry.filled + got, *entry[2:-1], 0)
+        if got != more or more < _MARK_BYTES:
+            # Else the mark that is gone says it as well, to whoever takes this up.
+            self._journal.commit(self._entry)
+        return self._entry
+
     def patience_ms(self) -> int:
         """How long to wait for output before `settle` has something to do."""
-        entry = self._journal.read()
+        entry = self._entry
         if entry.filled:
             return max(0, int((self._due - time.monotonic()) * 1000) + 1)
         return QUIET_MS if _may_be_let_go(entry) else LOOK_MS
 
     def settle(self, at_end: bool) -> None:
         """Nothing waits in the pipe: write the batch when it is due, and let go what is too short to be a secret."""
-        entry = self._journal.read()
+        entry = self._entry
         if entry.filled:
             if at_end or time.monotonic() >= self._due:
                 self._write(entry)
@@ -257,22 +271,26 @@ class _Pump:
 
     def finish(self) -> None:
         """Write what was kept back, make the log durable and say that it is whole."""
-        entry = self._journal.read()
+        entry = self._entry
         if entry.held:
             self._begin(entry._replace(doing=ENDING))
-            entry = self._journal.read()
+            entry = self._entry
         self._log.sync()
         self._log.say(entry.total, entry.total, entry.dropped, done=True)
 
+    def _commit(self, entry: Entry) -> None:
+        self._journal.commit(entry)
+        self._entry = entry
+
     def _begin(self, entry: Entry) -> None:
         """Commit `entry` and write what it says."""
-        self._journal.commit(entry)
+        self._commit(entry)
         self._write(entry)
 
     def _write(self, entry: Entry) -> None:
         """Write what `entry` says, once however often it is begun, and commit what comes after it.
 
-        It is committed already.
+        The journal has it already, as it is or as a read that happened.
         """
         passed = self._passed(entry)
         told = _marker(entry) if entry.untold else b""
@@ -289,7 +307,7 @@ class _Pump:
             self._journal.hold(side, passed.kept)
         words = (total + taken, entry.dropped + lost, untold + lost, side, len(passed.kept), passed.shown)
         done = Entry(IDLE, 0, *words, floor=self._log.floor)
-        self._journal.commit(done)
+        self._commit(done)
         if done.dropped != entry.dropped:
             self._log.say(done.total, done.total, done.dropped)
 

@@ -54,7 +54,8 @@ class Redactor:
             return data.replace(found[0], self._mark)
         parts, at = [], 0
         for match in _any_of(found).finditer(data):
-            parts += [data[max(at, shown) : match.start()], self._mark]
+            if match.end() > shown:
+                parts += [data[max(at, shown) : match.start()], self._mark]
             at = match.end()
         return b"".join(parts) + data[max(at, shown) :]
 

@@ -54,7 +54,8 @@ def _told(link: AgentLink, body: dict[str, Any]) -> Iterator[tuple[LogSlice, boo
     next(more)
     yield found, has_ended
     for answer, data in more:
-        yield _slice(link, answer, data)
+        found, has_ended = _onward(link, found, answer, data)
+        yield found, has_ended
 
 
 def _slice(link: AgentLink, answer: Any, data: bytes) -> tuple[LogSlice, bool]:
@@ -69,7 +70,29 @@ def _slice(link: AgentLink, answer: Any, data: bytes) -> tuple[LogSlice, bool]:
             step=str(answer.get("step") or ""),
             attempt=int(answer.get("attempt") or 1),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        told = f"the agent of {link.machine} cannot be understood: a log slice without {error}"
-        raise AgentBroken("AIC-E512", told) from error
-    return found, bool(answer.get("ended"))
+        return found, bool(answer.get("ended"))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _no_slice(link, error) from error
+
+
+def _onward(link: AgentLink, before: LogSlice, answer: Any, data: bytes) -> tuple[LogSlice, bool]:
+    """The slice after `before`: told is only what does not follow from that one (the agent's `logs.py`)."""
+    try:
+        offset = int(answer.get("offset", before.next_offset))
+        found = LogSlice(
+            data=data,
+            offset=offset,
+            next_offset=offset + len(data),
+            eof=bool(answer.get("eof", True)),
+            dropped_bytes=int(answer.get("dropped_bytes", before.dropped_bytes)),
+            gap_bytes=int(answer.get("gap_bytes", 0)),
+            step=before.step,
+            attempt=before.attempt,
+        )
+        return found, bool(answer.get("ended"))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise _no_slice(link, error) from error
+
+
+def _no_slice(link: AgentLink, error: Exception) -> AgentBroken:
+    return AgentBroken("AIC-E512", f"the agent of {link.machine} cannot be understood: a log slice without {error}")

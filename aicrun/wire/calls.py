@@ -97,6 +97,10 @@ REFUSALS = (
 )
 
 _REPLY_HEAD_BYTES = 128
+# An answer without a word, as it stands on the wire: what goes on as before is told so, line by line of a log, and
+# neither side has to write or read JSON for it.
+_NOTHING: Dict[str, Any] = {"answer": {}}
+_NOTHING_RAW = b'{"answer":{}}'
 _REQUEST_HEAD = re.compile(rb"(\d{1,12}) (\d{1,15})\n\Z")
 
 
@@ -144,7 +148,7 @@ def read_request(stream: IO[bytes]) -> Optional[Tuple[str, Dict[str, Any], bytes
 
 def write_reply(stream: IO[bytes], marker: str, body: Dict[str, Any], payload: bytes = b"") -> None:
     """Send one reply behind the marker and flush."""
-    raw = dump(body)
+    raw = _NOTHING_RAW if body == _NOTHING else dump(body)
     stream.write(b"%s %d %d\n" % (marker.encode("ascii"), len(raw), len(payload)) + raw)
     stream.write(payload)
     stream.flush()
@@ -166,7 +170,8 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
         match = wanted.search(held + line)
         held = b"" if line.endswith(b"\n") else line[-_REPLY_HEAD_BYTES:]
         if match:
-            body = load(_exactly(stream, int(match.group(1))))
+            raw = _exactly(stream, int(match.group(1)))
+            body = {"answer": {}} if raw == _NOTHING_RAW else load(raw)
             if not isinstance(body, dict):
                 raise WireError("a reply is an object")
             return body, _exactly(stream, int(match.group(2)))

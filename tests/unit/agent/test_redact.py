@@ -69,6 +69,12 @@ def test_whoever_begins_in_the_middle_shows_no_end_of_a_value(case: tuple[tuple[
         assert out == text[begin:]
 
 
+def test_no_mark_is_shown_of_a_value_that_ended_before() -> None:
+    redactor = Redactor(("hf_abcdefgh",))
+    assert redactor.whole(b"hf_abcdefgh and more", 11) == b" and more"
+    assert redactor.whole(b"hf_abcdefgh and more", 10) == b"*** and more"
+
+
 @given(st.binary(max_size=100), SIZES)
 def test_without_values_nothing_changes(text: bytes, sizes: list[int]) -> None:
     assert streamed(Redactor(), text, sizes, [True]) == text

@@ -18,7 +18,7 @@ from aicrun.wire.calls import (
     write_reply,
     write_request,
 )
-from aicrun.wire.codec import WireError
+from aicrun.wire.codec import WireError, dump
 
 MARKER = "0123456789abcdef0123456789abcdef"
 BODIES = st.dictionaries(
@@ -77,6 +77,14 @@ def test_a_banner_or_a_chatty_start_file_changes_nothing(banner: bytes) -> None:
     stream = io.BytesIO(banner + _reply({"answer": 1}, b"data") + _reply({"answer": 2}))
     assert read_reply(stream, MARKER) == ({"answer": 1}, b"data")
     assert read_reply(stream, MARKER) == ({"answer": 2}, b"")
+
+
+def test_an_answer_without_a_word_stands_on_the_wire_as_any_other() -> None:
+    stream = io.BytesIO()
+    write_reply(stream, MARKER, {"answer": {}}, b"line\n")
+    assert stream.getvalue() == b"%s 13 5\n" % MARKER.encode() + dump({"answer": {}}) + b"line\n"
+    stream.seek(0)
+    assert read_reply(stream, MARKER) == ({"answer": {}}, b"line\n")
 
 
 def test_a_payload_that_looks_like_a_frame_is_a_payload() -> None:
