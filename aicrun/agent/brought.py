@@ -5,19 +5,19 @@ bring anything (see `bringing.py`).
 """
 
 import os
-import re
 import time
 from typing import Any, Dict, List
 
 from aicrun.wire.codec import load
 from aicrun.wire.facts import InputReady
 from aicrun.wire.jobs import Fetch, JobRequest
+from aicrun.wire.patterns import pattern
 
 MARK = ".aicrun-input.json"
 LOCAL = "local"
 ASKED_MOST = 1000
 BELOW = os.path.join("aicrun", "inputs")
-_KEY = re.compile(r"[0-9a-f]{16}\Z")
+_KEY = pattern(r"[0-9a-f]{16}\Z")
 
 
 def folder(data: str, home_folder: str) -> str:

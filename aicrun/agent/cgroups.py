@@ -6,17 +6,17 @@ in a delegated unit, it steps aside into `aicrun-sup`, for a group with controll
 """
 
 import os
-import re
 import signal
 import time
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from aicrun.agent import hooks
 from aicrun.wire import lean
+from aicrun.wire.patterns import pattern
 
 SUPERVISORS = "aicrun-sup"
-_OURS = re.compile(r"aicrun-[0-9a-f]{16}-[0-9]+\Z")
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_OURS = pattern(r"aicrun-[0-9a-f]{16}-[0-9]+\Z")
+_ESCAPED = pattern(r"\\([0-7]{3})")
 # A job may make groups below its own; so many are looked into.
 _FOLDERS_MOST = 1000
 _REMOVE_S = 0.5

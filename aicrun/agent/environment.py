@@ -13,6 +13,7 @@ from aicrun.agent import later, ownership
 from aicrun.agent.tree import working_tree
 from aicrun.wire import names
 from aicrun.wire.jobs import JobRequest
+from aicrun.wire.patterns import pattern
 
 if TYPE_CHECKING:
     import socket
@@ -34,7 +35,7 @@ _KEPT = frozenset((
 ))
 # fmt: on
 _KEPT_PREFIXES = ("PIP_", "UV_INDEX")
-_CREDENTIAL = re.compile(r"TOKEN|SECRET|PASSW|PASSWD|CREDENTIAL|USERNAME|_KEY(_|\Z)", re.IGNORECASE)
+_CREDENTIAL = pattern(r"TOKEN|SECRET|PASSW|PASSWD|CREDENTIAL|USERNAME|_KEY(_|\Z)", re.IGNORECASE)
 
 
 def kept(login: Mapping[str, str]) -> Dict[str, str]:

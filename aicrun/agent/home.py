@@ -7,7 +7,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import stat
 from typing import Iterator, List, Mapping, Optional, Tuple
 
@@ -15,6 +14,7 @@ from aicrun.agent.host_id import host_id
 from aicrun.agent.records import NewerRecord, Unreadable, make_private, place_once, read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import lean, names
+from aicrun.wire.patterns import pattern
 
 __all__ = ["Home", "NewerRecord", "Unreadable", "open_home", "place_once", "read_record", "write_record"]
 
@@ -29,7 +29,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     + ("fuse.JuiceFS", "fuse.mfs", "fuse.seaweedfs", "orangefs", "panfs")
 )
 _TAKES_NOTHING = frozenset((errno.EROFS, errno.ENOSPC, errno.EDQUOT))
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_ESCAPED = pattern(r"\\([0-7]{3})")
 
 
 @lean.dataclass(frozen=True)

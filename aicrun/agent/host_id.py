@@ -4,12 +4,12 @@ It must not change once it was told, so a host without a machine id gets a rando
 """
 
 import os
-import re
 
 from aicrun.wire import names
+from aicrun.wire.patterns import pattern
 
 MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
-_HEX32 = re.compile(r"[0-9a-f]{32}\Z")
+_HEX32 = pattern(r"[0-9a-f]{32}\Z")
 
 
 def host_id(folder: str) -> str:

@@ -7,7 +7,6 @@ one open file description, so that a card stays held while any of them lives; on
 import errno
 import fcntl
 import os
-import re
 import stat
 import time
 from typing import List, Optional, Tuple
@@ -15,12 +14,13 @@ from typing import List, Optional, Tuple
 from aicrun.agent.lock_folder import LockFolder
 from aicrun.agent.refused import Refused
 from aicrun.wire import lean
+from aicrun.wire.patterns import pattern
 
 # Somebody who only looks holds a lock shared for a moment: a taker tries this long before a card counts as busy.
 TRY_S = 0.2
 LOCK_MODE = 0o644
 NAME = "%s.lock"
-_CARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}\Z")
+_CARD = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,95}\Z")
 _READABLE = 0o444
 _TICK_S = 0.005
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

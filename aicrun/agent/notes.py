@@ -13,6 +13,7 @@ from aicrun.agent.records import sync_folder
 from aicrun.agent.refused import Refused
 from aicrun.wire import facts as wire_facts
 from aicrun.wire.jobs import JobReport, JobRequest
+from aicrun.wire.patterns import pattern
 from aicrun.wire.status import next_words
 
 READ_CAP_BYTES = 1024 * 1024
@@ -24,8 +25,8 @@ HEAD_CAP_CHARACTERS = 4096
 
 _BEGIN = "<!-- aicrun job %s -->\n"
 _END = "<!-- end of aicrun job %s -->\n"
-_BLOCK = re.compile(r"<!-- aicrun job ([0-9a-f]{16}) -->\n.*?<!-- end of aicrun job \1 -->\n", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_BLOCK = pattern(r"<!-- aicrun job ([0-9a-f]{16}) -->\n.*?<!-- end of aicrun job \1 -->\n", re.DOTALL)
+_CONTROL = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def record(home: Home, request: JobRequest, report: JobReport, facts: Dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from aicrun.agent import later
 from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, read_json, write_record
 from aicrun.wire.facts import Python
+from aicrun.wire.patterns import pattern
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,7 +23,7 @@ USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 ASK_S = 10.0
 # What most of the thousands of names of such a folder do not begin with.
 _BEGIN = "python3"
-_NAME = re.compile(r"python3(\.\d+)?\Z")
+_NAME = pattern(r"python3(\.\d+)?\Z")
 _ASK = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 
 

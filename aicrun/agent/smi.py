@@ -12,6 +12,7 @@ from aicrun.agent import card_users, later
 from aicrun.wire import lean
 from aicrun.wire.codec import replace
 from aicrun.wire.facts import Card, Cards
+from aicrun.wire.patterns import pattern
 
 if TYPE_CHECKING:
     import shutil
@@ -48,8 +49,8 @@ FIELDS = {
 }
 APPS = "gpu_uuid,pid,used_memory"
 _MODES = {"default": "default", "exclusive_thread": "exclusive_thread", "prohibited": "prohibited"}
-_UNKNOWN_FIELD = re.compile(r'Field "([a-z_.]+)" is not a valid field to query')
-_CUDA = re.compile(r"^CUDA Version\s*:\s*(\d+\.\d+)", re.MULTILINE)
+_UNKNOWN_FIELD = pattern(r'Field "([a-z_.]+)" is not a valid field to query')
+_CUDA = pattern(r"^CUDA Version\s*:\s*(\d+\.\d+)", re.MULTILINE)
 # What it says when it cannot answer -> (state, reason).
 _FAILURES = (
     ("No devices were found", "none", "no_device"),

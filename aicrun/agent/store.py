@@ -7,7 +7,6 @@ must not know jobs.
 import itertools
 import json
 import os
-import re
 from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from aicrun.agent import bodies
@@ -15,8 +14,9 @@ from aicrun.agent.free_room import MIB, short
 from aicrun.agent.home import Home
 from aicrun.agent.refused import Refused
 from aicrun.wire.hashes import sha256, tree_hash
+from aicrun.wire.patterns import pattern
 
-HASH = re.compile(r"[0-9a-f]{64}\Z")
+HASH = pattern(r"[0-9a-f]{64}\Z")
 KINDS = ("f", "x", "l")
 # What is left for the records of runs, so that each can be started, stopped and told.
 LEAST_LEFT_BYTES = MIB

@@ -11,6 +11,7 @@ from typing import Optional, Tuple
 
 from aicrun.wire import lean
 from aicrun.wire.facts import Survival
+from aicrun.wire.patterns import pattern
 
 # Releases on which logind was reported to stop a lingering user's services at the last logout, first and last
 # (systemd issue 43361; the repair of 256.3 was not taken back to 255). Shortened versions compare as (major, minor).
@@ -18,9 +19,9 @@ SUSPECT_LINGER = ((255, 0), (256, 2))
 
 _END = "a restart of this %s ends it"
 _UNIT = "goes on when you disconnect, log out or restart sshd; "
-_SERVICE = re.compile(r"/([^/]+\.service)(?:/|\Z)")
-_USER_MANAGER = re.compile(r"/user@\d+\.service(?:/|\Z)")
-_SESSION = re.compile(r"/session-[^/]+\.scope(?:/|\Z)")
+_SERVICE = pattern(r"/([^/]+\.service)(?:/|\Z)")
+_USER_MANAGER = pattern(r"/user@\d+\.service(?:/|\Z)")
+_SESSION = pattern(r"/session-[^/]+\.scope(?:/|\Z)")
 
 
 @lean.dataclass(frozen=True)

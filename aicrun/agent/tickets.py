@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import stat
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
@@ -18,6 +17,7 @@ from aicrun.agent.lock_folder import LockFolder, unusable
 from aicrun.agent.refused import Refused
 from aicrun.wire import lean, names
 from aicrun.wire.codec import dump
+from aicrun.wire.patterns import pattern
 
 ACTIVE_MOST = 32
 WAITING_MOST = 256
@@ -26,7 +26,7 @@ WORDS_SCHEMA = 1
 NAME = "t-%020d-%s"
 WORDS_SUFFIX = ".words"
 DRAIN = "drain-%d"
-_NAME = re.compile(r"t-(\d{20})-([0-9a-f]{16})\Z")
+_NAME = pattern(r"t-(\d{20})-([0-9a-f]{16})\Z")
 _WORDS_CAP_BYTES = 8192
 _CARDS_MOST = 64
 _STALE_S = 60.0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 from aicrun.agent import hooks, later, machine
 from aicrun.agent.survival import Facts, service_of, shall_kill, version_of
 from aicrun.wire import lean
+from aicrun.wire.patterns import pattern
 
 if TYPE_CHECKING:
     import socket
@@ -36,7 +37,7 @@ STOP_MORE_S = 30
 STOP_GRACE_MOST_S = 600
 _USUAL_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 _PREFIX = "aicrun-"
-_NAMES = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_NAMES = pattern(r'"((?:[^"\\]|\\.)*)"')
 
 # What a unit of ours is, each from the release that knows it. `process`: when only the keeper is killed its job goes
 # on. Never a Device property: with one, systemd takes the cards away from a running unit at its next reload.

@@ -5,7 +5,6 @@ No value may come into a record that outlives the keeper, a message, an argument
 
 import errno
 import os
-import re
 import stat
 from typing import Any, Dict, Tuple
 
@@ -14,10 +13,11 @@ from aicrun.agent.records import read_record, write_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import lean, names, secrets
 from aicrun.wire.jobs import SCHEMA, STEPS
+from aicrun.wire.patterns import pattern
 
 SECRETS_MOST = 64
 HIDDEN = "***"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @lean.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import re
 from typing import IO, Any, Dict, List, Optional, Tuple
 
 from aicrun.wire.codec import WireError, dump, load
+from aicrun.wire.patterns import pattern
 
 PROTOCOL_FIRST = 1
 PROTOCOL_LAST = 1
@@ -101,7 +102,7 @@ _REPLY_HEAD_BYTES = 128
 # neither side has to write or read JSON for it.
 _NOTHING: Dict[str, Any] = {"answer": {}}
 _NOTHING_RAW = b'{"answer":{}}'
-_REQUEST_HEAD = re.compile(rb"(\d{1,12}) (\d{1,15})\n\Z")
+_REQUEST_HEAD = pattern(rb"(\d{1,12}) (\d{1,15})\n\Z")
 
 
 class ConnectionEnded(Exception):

@@ -3,14 +3,14 @@
 It must not make or open anything. Frozen by `tests/golden/names.json`.
 """
 
-import re
+from aicrun.wire.patterns import pattern
 
 # Of every record on disk; one that is higher was written by a newer version.
 SCHEMA = 1
 
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{1,61}[A-Za-z0-9]\Z")
-HEX16 = re.compile(r"[0-9a-f]{16}\Z")
-SAFE_VALUE = re.compile(r"[A-Za-z0-9_@%+=:,./-]*\Z")
+RUN_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{1,61}[A-Za-z0-9]\Z")
+HEX16 = pattern(r"[0-9a-f]{16}\Z")
+SAFE_VALUE = pattern(r"[A-Za-z0-9_@%+=:,./-]*\Z")
 
 # Files of a run record, in `<state>/runs/<run>/<job id>/`; small, they outlive the sweep.
 RECORD = "record.json"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import re
 from typing import Any
 
 import pytest
 from frozen import frozen
 from unit.wire.examples import bare, filled, records
 
-from aicrun.wire import calls, codec, facts, fetch, hashes, jobs, names, room, seen, source, status, upload
+from aicrun.wire import calls, codec, facts, fetch, hashes, jobs, names, patterns, room, seen, source, status, upload
 
 RECORDS = (*records(jobs), *records(seen), *records(source), *records(fetch), *records(room), *records(upload))
 READINGS = records(facts)
@@ -19,10 +18,10 @@ KEPT = tuple(kind for kind in RECORDS if "schema" in {field.name for field in da
 
 
 def _constants(module: Any) -> dict[str, Any]:
-    ours = (str, int, tuple, dict, re.Pattern)
+    ours = (str, int, tuple, dict, patterns.Later)
     found = {name: value for name, value in vars(module).items() if name.isupper() and isinstance(value, ours)}
     return {
-        name: value.pattern if isinstance(value, re.Pattern) else value
+        name: value.pattern if isinstance(value, patterns.Later) else value
         for name, value in sorted(found.items())
         if not name.startswith("_")
     }
