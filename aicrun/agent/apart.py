@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Callable, List, NoReturn, Optional
 
-from aicrun.agent.pump import close_all_but
+from aicrun.agent.handles import close_all_but
 from aicrun.wire import lean
 
 FAILED = 1

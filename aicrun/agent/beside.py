@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Callable, Optional
 
-from aicrun.agent import children, family, hooks, pump, step_run
+from aicrun.agent import children, family, handles, hooks, step_run
 from aicrun.agent.process import become_subreaper, look, send_signal
 from aicrun.agent.programs import Program
 from aicrun.agent.records import set_aside
@@ -97,7 +97,7 @@ class Beside:
         try:
             os.setsid()
             # Neither the keeper's lock nor those of cards may live on here.
-            pump.close_all_but(())
+            handles.close_all_but(())
             become_subreaper()
             _supervise(self._order, program, Word(keeper))
         except Exception as error:  # noqa: BLE001  the edge of this process

@@ -26,12 +26,6 @@ DRAIN_S = 30.0
 TOO_LATE = "queue timeout"
 
 
-def places() -> lock_folder.Places:
-    """Where the machine's locks are; a test gives a folder of its own."""
-    top = os.environ.get("AICRUN_TEST_LOCKS", "") if hooks.ENABLED else ""
-    return lock_folder.Places(system=top, lasting=top) if top else lock_folder.Places()
-
-
 class CardHold:
     """What stands between a job and its cards; without cards every question has the answer yes.
 
@@ -72,7 +66,7 @@ class CardHold:
         request = self._request
         if not request.cards:
             return
-        folder = lock_folder.open_folder(places())
+        folder = lock_folder.open_folder(lock_folder.here())
         tickets.clean(folder)
         # One that does not wait must know now whether its cards are free.
         self.is_paused = bool(not_yet) and request.queue_wait_s > 0

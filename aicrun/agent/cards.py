@@ -4,7 +4,6 @@ Three answers that are never mixed up: the devices, none (with the reason), or u
 cannot be read is absent and named.
 """
 
-import glob
 import importlib
 import json
 import os
@@ -32,6 +31,7 @@ LOOKS = 5
 LOOKS_WITHIN_S = 0.2
 MODULE = "an NVIDIA module with its card built in; nothing here tells that card's memory"
 NVIDIA_PCI = "0x10de"
+_PCI = "/sys/bus/pci/devices"
 
 _UTIL, _FIND = "ctypes.util", "find_library"
 _CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from aicrun.agent import cards; cards.child(int(sys.argv[2]))"
@@ -192,12 +192,19 @@ def is_module(tree: str = "/proc/device-tree/compatible") -> bool:
 
 
 def _pci_words() -> str:
-    for path in glob.glob("/sys/bus/pci/devices/*/vendor"):
+    try:
+        found = os.listdir(_PCI)
+    except OSError:
+        return ""
+    for name in found:
+        folder = os.path.join(_PCI, name)
         try:
-            with open(path, encoding="ascii") as stream, open(os.path.join(os.path.dirname(path), "class")) as kind:
+            with open(os.path.join(folder, "vendor"), encoding="ascii") as stream:
+                vendor = stream.read().strip()
+            with open(os.path.join(folder, "class"), encoding="ascii") as stream:
                 # Class 03 is a display controller, 3D controllers included.
-                if stream.read().strip() == NVIDIA_PCI and kind.read().startswith("0x03"):
-                    return "an NVIDIA card is there (%s), but no driver is loaded" % path.split("/")[-2]
+                if vendor == NVIDIA_PCI and stream.read().startswith("0x03"):
+                    return "an NVIDIA card is there (%s), but no driver is loaded" % name
         except OSError:
             continue
     return ""

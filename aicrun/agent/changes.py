@@ -8,7 +8,7 @@ import shutil
 import time
 from typing import Any, Dict, Optional, Tuple
 
-from aicrun.agent import bodies, decide, folder_users, jobs, keepers, launch, left_groups, retarget, vault
+from aicrun.agent import bodies, decide, folder_users, handles, jobs, keepers, launch, left_groups, retarget, vault
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Mark, Supervision
@@ -165,7 +165,7 @@ def _check_upload(report: JobReport, has_files: bool, is_one: bool, has_goal: bo
 def _await_keeper(home: Home, run: str, job_id: str) -> None:
     """A keeper whose job has ended may still write its notes, under the host lock: let it go before that is taken."""
     deadline = time.monotonic() + KEEPER_LEAVES_S
-    while jobs.one(home, run, job_id).phase == "ended" and launch.keeper_lives(home.job_dir(job_id)):
+    while jobs.one(home, run, job_id).phase == "ended" and handles.keeper_lives(home.job_dir(job_id)):
         if time.monotonic() > deadline:
             return
         time.sleep(0.02)
@@ -173,7 +173,7 @@ def _await_keeper(home: Home, run: str, job_id: str) -> None:
 
 def _check_keeper(home: Home, job_id: str) -> None:
     """Two never keep one job."""
-    if launch.keeper_lives(home.job_dir(job_id)):
+    if handles.keeper_lives(home.job_dir(job_id)):
         raise Refused("not_finished", "the keeper of job %s still works" % job_id, {"job": job_id})
 
 

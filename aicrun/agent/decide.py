@@ -8,9 +8,10 @@ import time
 from typing import Any, Dict, Optional, Tuple
 
 from aicrun.agent import bodies, family, hooks
+from aicrun.agent.handles import keeper_lives
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
-from aicrun.agent.launch import keeper_lives, poke
+from aicrun.agent.launch import poke
 from aicrun.agent.records import FULL, NewerRecord, Unreadable, give_room, place_once, read_record
 from aicrun.agent.refused import Refused
 from aicrun.wire import names

@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from aicrun.agent import bodies, checkpoint_folder, decide, folder_users, hooks, jobs, launch
+from aicrun.agent import bodies, checkpoint_folder, decide, folder_users, handles, hooks, jobs
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed
 from aicrun.agent.outputs import PRUNED, printable
@@ -75,7 +75,7 @@ def _stuck(error: OSError) -> Refused:
 
 def _check_over(home: Home, report: JobReport) -> None:
     standing = status_of(report)
-    if not standing.status.terminal or launch.keeper_lives(home.job_dir(report.job_id)):
+    if not standing.status.terminal or handles.keeper_lives(home.job_dir(report.job_id)):
         message = "job %s is %s; stop it first" % (report.job_id, standing.status.value)
         raise Refused("not_finished", message, {"job": report.job_id, "status": standing.status.value})
     folder_users.check_free(home, report)

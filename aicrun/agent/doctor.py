@@ -9,14 +9,13 @@ from typing import Any, Dict, List, Optional, Tuple
 from aicrun.agent import (
     bodies,
     build,
-    card_hold,
     doctor_cards,
     drains,
     hooks,
-    keepers,
     lock_folder,
     machine,
     notes,
+    prospect,
     suspends,
     units,
 )
@@ -75,10 +74,10 @@ def _python(home: Home) -> Row:
 def _lock() -> Row:
     """Which folder excludes whom: two accounts that see another device or inode here do not exclude each other."""
     try:
-        path = os.path.join(lock_folder.choose(card_hold.places()), lock_folder.VERSION)
+        path = os.path.join(lock_folder.choose(lock_folder.here()), lock_folder.VERSION)
         if not os.path.isdir(path):
             return row(OK, "lock", "%s, made by the first run with a card" % path)
-        with lock_folder.opened(card_hold.places()) as folder:
+        with lock_folder.opened(lock_folder.here()) as folder:
             text = "%s (device %d, inode %d)" % (folder.path, folder.device, folder.inode)
             scope = folder.scope
     except Refused as error:
@@ -98,7 +97,7 @@ def _drain() -> List[Row]:
 
 
 def _survival() -> Row:
-    found = keepers.outlook(os.environ)
+    found = prospect.outlook(os.environ)
     text = "a run " + found.promise
     if found.warning:
         text += "; " + found.warning

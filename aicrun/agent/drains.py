@@ -6,8 +6,7 @@ It must not touch a job: a keeper in line sees the mark by itself (`card_hold.py
 import os
 from typing import Any, Dict, Optional, Tuple
 
-from aicrun.agent import bodies, drain_marks, launch, line, lock_folder, tickets
-from aicrun.agent.card_hold import places
+from aicrun.agent import bodies, drain_marks, handles, line, lock_folder, tickets
 from aicrun.agent.home import Home
 from aicrun.agent.refused import Refused
 from aicrun.wire.codec import to_json
@@ -25,7 +24,7 @@ def drain(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, A
     if not isinstance(on, bool):
         raise Refused("invalid_request", "on: true or false is expected", {"field": "on"})
     why, by = bodies.text(body, "why", "")[: drain_marks.TEXT_MOST], bodies.by(body)
-    with lock_folder.opened(places()) as folder:
+    with lock_folder.opened(lock_folder.here()) as folder:
         if on:
             drain_marks.put(folder, why, by)
         else:
@@ -37,7 +36,7 @@ def drain(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, A
         here = [one for one in tickets.read(folder) if one.live and (everybody or one.uid == os.geteuid())]
         waiting = [one.job_id for one in here if one.says == line.WAITING]
         going = {one.job_id for one in here}
-    going.update(job_id for job_id in os.listdir(home.jobs()) if launch.keeper_lives(home.job_dir(job_id)))
+    going.update(job_id for job_id in os.listdir(home.jobs()) if handles.keeper_lives(home.job_dir(job_id)))
     found = None if mark is None else to_json(mark)
     return {"drain": found, "going": len(going.difference(waiting)), "waiting": len(waiting)}, b""
 
@@ -45,9 +44,9 @@ def drain(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, A
 def now() -> Optional[Drain]:
     """The mark that counts, for who holds no folder. It makes none; where no folder can be trusted there is no mark."""
     try:
-        if not os.path.isdir(os.path.join(lock_folder.choose(places()), lock_folder.VERSION)):
+        if not os.path.isdir(os.path.join(lock_folder.choose(lock_folder.here()), lock_folder.VERSION)):
             return None
-        with lock_folder.opened(places()) as folder:
+        with lock_folder.opened(lock_folder.here()) as folder:
             return drain_marks.seen(folder)
     except (Refused, OSError):
         return None

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import List, Mapping, Optional, Set, Tuple
 
-from aicrun.agent import checkpoint_folder, hidden_names, history, hooks, launch, own_outputs, pruning, uploaded, vault
+from aicrun.agent import checkpoint_folder, handles, hidden_names, history, hooks, own_outputs, pruning, uploaded, vault
 from aicrun.agent.build import SetupFailed
 from aicrun.agent.delivery import Delivery, checkpoint_of, moved, sent_of, target_of
 from aicrun.agent.home import Home, open_home
@@ -51,7 +51,7 @@ def main(job_folder: str) -> int:
             _say("this job has no upload")
             return 1
         # So that no upload which a person asks for begins before this one has ended.
-        if launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), LOCK_S) is None:
+        if handles.hold(os.path.join(job_folder, names.UPLOAD_LOCK), LOCK_S) is None:
             _say("another upload of this job has not ended: see who holds %s" % names.UPLOAD_LOCK)
             return 1
         rounds = Rounds(home, request, request.upload)

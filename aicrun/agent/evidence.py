@@ -9,9 +9,9 @@ import time
 from typing import List, Optional, Tuple, Type, TypeVar
 
 from aicrun.agent import decide, family
+from aicrun.agent.handles import keeper_lives
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Launch, Mark, Pause, Retarget, Stuck, Supervision
-from aicrun.agent.launch import keeper_lives
 from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.records import NewerRecord, Unreadable, read_record
 from aicrun.agent.state import Evidence, StepSeen

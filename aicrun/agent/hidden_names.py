@@ -7,7 +7,7 @@ anything: the file is the run's own.
 import os
 from typing import Dict, Iterator
 
-from aicrun.agent import launch, vault
+from aicrun.agent import handles, vault
 from aicrun.agent.home import Home, listed
 from aicrun.agent.records import Unreadable, read_json, read_record, write_record
 from aicrun.agent.redact import Redactor
@@ -36,7 +36,7 @@ def let_go_unneeded(home: Home) -> None:
             continue
         # Under the lock no job is just being made, or its keeper just being started.
         with home.host_lock():
-            if not launch.keeper_lives(job_dir):
+            if not handles.keeper_lives(job_dir):
                 let_go(home, job_dir)
 
 

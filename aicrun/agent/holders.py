@@ -7,7 +7,6 @@ import os
 from typing import Optional, Tuple
 
 from aicrun.agent import leases, line, lock_folder, tickets
-from aicrun.agent.card_hold import places
 from aicrun.agent.card_users import account
 from aicrun.agent.refused import Refused
 from aicrun.wire.codec import replace
@@ -19,9 +18,9 @@ def with_holders(found: Cards) -> Cards:
     if not found.cards:
         return found
     try:
-        if not os.path.isdir(os.path.join(lock_folder.choose(places()), lock_folder.VERSION)):
+        if not os.path.isdir(os.path.join(lock_folder.choose(lock_folder.here()), lock_folder.VERSION)):
             return found
-        with lock_folder.opened(places()) as folder:
+        with lock_folder.opened(lock_folder.here()) as folder:
             seen = tickets.read(folder)
             return replace(found, cards=tuple(_told(folder, seen, card) for card in found.cards))
     except (Refused, OSError):

@@ -16,12 +16,12 @@ from aicrun.agent import (
     children,
     disk_room,
     ending_tree,
+    handles,
     hidden_names,
     hooks,
     keepers,
     last_upload,
     later,
-    launch,
     programs,
     spawn,
     stall,
@@ -84,7 +84,7 @@ def _keep(job_dir: str, role: str) -> int:
     request = read_record(os.path.join(job_dir, names.REQUEST), JobRequest)
     if request is None or os.path.realpath(home.job_dir(request.job_id)) != os.path.realpath(job_dir):
         raise Unreadable(job_dir, "it is no job of this account")
-    if launch.hold(os.path.join(job_dir, names.KEEPER_LOCK), 10.0) is None:
+    if handles.hold(os.path.join(job_dir, names.KEEPER_LOCK), 10.0) is None:
         raise Unreadable(job_dir, "it has a keeper already")
     try:
         return _kept(Keeper(home, _wanted(home, request, role)), role)

@@ -59,14 +59,6 @@ def start(role: str, job_dir: str, grace_s: int) -> Launch:
     return _ready(job_dir, pid, token)
 
 
-def outlook(login: Mapping[str, str]) -> Survival:
-    """What a start would come to by what can be known without changing anything."""
-    tools = units.Tools(login, tool_s=1.0)
-    facts = units.probe(tools)
-    chosen = survival.choose(facts)
-    return survival.choose(units.with_rules(tools, facts)) if chosen.mode == "C" else chosen
-
-
 def try_out(role: str, folder: str) -> Tuple[Survival, str]:
     """Start `boot.py ROLE FOLDER` the way a keeper would be now: (that way, what a better one failed of, else "").
 

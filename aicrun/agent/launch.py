@@ -4,18 +4,15 @@ It must not decide whether to start it. Keepers that may get a unit of systemd a
 """
 
 import errno
-import fcntl
 import os
 import signal
-import time
 from typing import Dict, Mapping, Optional, Tuple
 
-from aicrun.agent import cgroups, children
+from aicrun.agent import cgroups, children, handles
 from aicrun.agent.family import KEEPER_MARK, keeper_of
 from aicrun.agent.kept import Launch
 from aicrun.agent.process import boot_identity, send_signal
 from aicrun.agent.programs import boot_argv
-from aicrun.agent.pump import close_all_but
 from aicrun.agent.records import Unreadable, read_record
 from aicrun.wire import names
 
@@ -76,7 +73,7 @@ def become(argv: Tuple[str, ...], env: Dict[str, str], job_dir: str) -> None:
         errors = os.open(path, flags, 0o600)
         for target, source in ((0, null), (1, null), (2, errors)):
             os.dup2(source, target)
-        close_all_but(())
+        handles.close_all_but(())
         children.default_signals()
         os.execve(argv[0], list(argv), env)  # noqa: S606  no shell is the point
     except OSError as error:
@@ -97,17 +94,12 @@ def keeper_words(job_dir: str) -> str:
     return lines[-1].strip()[:500] if lines else ""
 
 
-def keeper_lives(job_dir: str) -> bool:
-    """True while a process holds the job's keeper lock; the kernel is the only truth about it."""
-    return is_held(os.path.join(job_dir, names.KEEPER_LOCK))
-
-
 def poke(job_dir: str) -> bool:
     """Wake the job's keeper so that it looks at its files at once; False when there is none.
 
     A keeper looks by itself every second: a poke that fails costs that time, nothing else.
     """
-    if not keeper_lives(job_dir):
+    if not handles.keeper_lives(job_dir):
         # Only where its folder was taken away can it live without its lock being seen here.
         strayed = None if os.path.lexists(os.path.join(job_dir, names.KEEPER_LOCK)) else keeper_of(job_dir)
         return strayed is not None and send_signal(strayed.pid, strayed.ticks, signal.SIGUSR1)
@@ -118,37 +110,3 @@ def poke(job_dir: str) -> bool:
     except (Unreadable, OSError):
         pass
     return True
-
-
-def is_held(path: str) -> bool:
-    """True while somebody holds `path` exclusively; a shared probe, so that two who look never disturb each other."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
-
-
-def hold(path: str, at_most_s: float) -> Optional[int]:
-    """Hold `path` exclusively until this process ends: its descriptor, None when somebody else has it.
-
-    Tried for `at_most_s`, for somebody who only looks holds it shared for a moment.
-    """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + at_most_s
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                os.close(handle)
-                return None
-            time.sleep(0.005)
-        else:
-            return handle

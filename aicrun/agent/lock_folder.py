@@ -12,6 +12,7 @@ import stat
 import time
 from typing import Iterator
 
+from aicrun.agent import hooks
 from aicrun.agent.home import NETWORK_FILE_SYSTEMS, file_system
 from aicrun.agent.machine import in_container
 from aicrun.agent.refused import Refused
@@ -35,6 +36,12 @@ class Places:
     name: str = "aicrun"
     lasting: str = "/var/tmp"  # noqa: S108  judged by owner and mode before use
     lasting_name: str = "aicrun-locks"
+
+
+def here() -> Places:
+    """Where the machine's locks are; a test gives a folder of its own."""
+    top = os.environ.get("AICRUN_TEST_LOCKS", "") if hooks.ENABLED else ""
+    return Places(system=top, lasting=top) if top else Places()
 
 
 @lean.dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from aicrun.agent import bodies, decide, log_files
 from aicrun.agent.evidence import starts_of, tree_lives
+from aicrun.agent.handles import keeper_lives
 from aicrun.agent.home import Home, listed
-from aicrun.agent.launch import keeper_lives
 from aicrun.agent.log_growth import Growth, by_kernel
 from aicrun.agent.records import Unreadable, read_record
 from aicrun.agent.refused import Refused

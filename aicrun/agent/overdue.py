@@ -8,7 +8,7 @@ import os
 import time
 from typing import Optional
 
-from aicrun.agent import family, launch
+from aicrun.agent import family, handles, launch
 from aicrun.agent.evidence import Known, limits_of
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
@@ -55,7 +55,7 @@ def _is_left_undone(known: Known, where: Place) -> bool:
 
 def _start_stopper(job_dir: str) -> None:
     try:
-        if not launch.is_held(os.path.join(job_dir, names.STOPPER_LOCK)):
+        if not handles.is_held(os.path.join(job_dir, names.STOPPER_LOCK)):
             launch.detach("stopper", job_dir)
     except OSError:
         # No process can be had: the next who asks tries again.

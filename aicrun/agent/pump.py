@@ -12,8 +12,9 @@ import select
 import signal
 import struct
 import time
-from typing import Any, List, NamedTuple, Tuple
+from typing import List, NamedTuple, Tuple
 
+from aicrun.agent import handles
 from aicrun.agent.log_files import Caps, LogWriter
 from aicrun.agent.redact import Passed, Redactor
 from aicrun.wire.secrets import LEAST_CHARACTERS
@@ -172,7 +173,7 @@ class Sink(NamedTuple):
 
 def run(pipe: int, sink: Sink) -> int:
     """The whole life of a pump process, up to the end of the pipe or SIGTERM (then what waits is still copied)."""
-    close_all_but({pipe, *sink.held})
+    handles.close_all_but({pipe, *sink.held})
     _null_streams()
     ending, woken = _end_on_term()
     pump = _Pump(pipe, LogWriter(sink.folder, sink.caps), sink.journal, sink.redactor)
@@ -349,18 +350,6 @@ def _room(entry: Entry) -> int:
 
 def _marker(entry: Entry) -> bytes:
     return b"\n[aicrun: %d bytes of output could not be recorded here, the disk refused them]\n" % entry.untold
-
-
-def close_all_but(keep: Any) -> None:
-    """Close every descriptor from 3 on that is not in `keep`, so that no lock or gate lives on in this process."""
-    for entry in os.listdir("/proc/self/fd"):
-        number = int(entry)
-        if number > 2 and number not in keep:
-            try:
-                os.close(number)
-            except OSError:
-                # The listing's own descriptor is gone already.
-                continue
 
 
 def _null_streams() -> None:

@@ -15,6 +15,7 @@ from aicrun.agent import (
     disk_room,
     drain_marks,
     drains,
+    handles,
     hooks,
     jobs,
     keepers,
@@ -191,7 +192,7 @@ def _check_drain(request: JobRequest) -> None:
 
 
 def _check_room(home: Home, request: JobRequest) -> None:
-    kept = [job_id for job_id in os.listdir(home.jobs()) if launch.keeper_lives(home.job_dir(job_id))]
+    kept = [job_id for job_id in os.listdir(home.jobs()) if handles.keeper_lives(home.job_dir(job_id))]
     # Those that wait in line are counted by their tickets, with a limit of their own.
     active = sum(1 for job_id in kept if not _waits(home, job_id))
     if active >= request.max_jobs:
@@ -242,7 +243,7 @@ def _clear_half_made(home: Home, job_id: str) -> None:
         for name in _names_in(folder):
             if name.startswith(_NEW):
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-    if os.path.isdir(home.job_dir(job_id)) and not launch.keeper_lives(home.job_dir(job_id)):
+    if os.path.isdir(home.job_dir(job_id)) and not handles.keeper_lives(home.job_dir(job_id)):
         shutil.rmtree(home.job_dir(job_id))
 
 

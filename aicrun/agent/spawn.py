@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Callable, NoReturn, Optional, Tuple
 
-from aicrun.agent import cgroups, children, pump
+from aicrun.agent import cgroups, children, handles, pump
 from aicrun.agent.process import look
 from aicrun.agent.programs import Program
 from aicrun.wire import lean
@@ -110,7 +110,7 @@ def fork_usher() -> None:
         return
     try:
         # The keeper's lock must not outlive the keeper here.
-        pump.close_all_but(())
+        handles.close_all_but(())
         cgroups.knock()
     finally:
         os._exit(0)
@@ -159,7 +159,7 @@ def _child(child: _Child) -> NoReturn:
         os.dup2(child.write_end, 1)
         os.dup2(child.write_end, 2)
         # With all else goes our copy of the gate's other end: with it the keeper's death would never be seen here.
-        pump.close_all_but({child.gate_read, child.error_write, *child.held})
+        handles.close_all_but({child.gate_read, child.error_write, *child.held})
         entered = cgroups.enter(child.group, os.getpid())
         outside = "" if entered == child.group else entered.why.replace("\n", " ")
         os.write(child.error_write, (outside + "\n").encode("utf-8", "surrogateescape"))

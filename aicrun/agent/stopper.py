@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Callable, List
 
-from aicrun.agent import children, evidence, family, hidden_names, hooks, launch, left_groups, overdue
+from aicrun.agent import children, evidence, family, handles, hidden_names, hooks, left_groups, overdue
 from aicrun.agent.ending_tree import STUCK_AFTER_S
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, open_home
@@ -28,7 +28,7 @@ def main(job_dir: str) -> int:
     """Stop the job in `job_dir`; one stopper at a time, and none while a keeper lives."""
     children.prepare()
     try:
-        if launch.hold(os.path.join(job_dir, names.STOPPER_LOCK), 0.0) is None or launch.keeper_lives(job_dir):
+        if handles.hold(os.path.join(job_dir, names.STOPPER_LOCK), 0.0) is None or handles.keeper_lives(job_dir):
             return 0
         home = open_home(os.environ)
         hidden_names.let_go(home, job_dir)

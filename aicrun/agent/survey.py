@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from aicrun.agent import brought, build, cards, drains, facts, jobs, keepers, launch, lookup, machine, notes
+from aicrun.agent import build, cards, drains, handles, lookup, machine, notes, prospect
 from aicrun.agent.digest import agent_digest, bundle_root
 from aicrun.agent.holders import with_holders
 from aicrun.agent.home import Home
@@ -38,6 +38,9 @@ def survey(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, 
     reading = lean.replace(reading, programs=tuple(found), wheels=tuple(folders), inputs=tuple(inputs))
     keys = question.get("brought")
     if keys:
+        # Imported here, as below: what nobody asked about is not loaded.
+        from aicrun.agent import brought
+
         ready = brought.ready(brought.folder(data, reading.home), keys)
         reading = lean.replace(reading, inputs_ready=tuple(ready))
     return {"reading": to_json(reading)}, b""
@@ -48,8 +51,7 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
     name, home_folder, shell = machine.account(os.environ.get("HOME", ""))
     count = machine.cpus()
     memory_mib, memory_free_mib = machine.memory()
-    reports, unreadable = _records(home, runs)
-    measured = [found for run in runs for found in facts.measured(home, run)]
+    reports, unreadable, measured = _of_runs(home, runs)
     system = os.uname()
     return HostReading(
         hostname=system.nodename,
@@ -69,7 +71,7 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
         cards=with_holders(cards.here(looks=cards.LOOKS)) if with_cards else Cards("unknown", "not_asked"),
         state_root=home.root,
         jobs_root=home.jobs_root,
-        survival=keepers.outlook(os.environ),
+        survival=prospect.outlook(os.environ),
         cpus_free=machine.cpus_free(count),
         memory_free_mib=memory_free_mib,
         data=data,
@@ -103,14 +105,19 @@ def envs_folder(data: str, home_folder: str) -> str:
 
 def active_jobs(home: Home) -> int:
     """How many jobs of this account have a living keeper."""
-    return sum(1 for job_id in os.listdir(home.jobs()) if launch.keeper_lives(home.job_dir(job_id)))
+    return sum(1 for job_id in os.listdir(home.jobs()) if handles.keeper_lives(home.job_dir(job_id)))
 
 
-def _records(home: Home, runs: List[str]) -> Tuple[List[JobReport], List[str]]:
+def _of_runs(home: Home, runs: List[str]) -> Tuple[List[JobReport], List[str], List[Dict[str, Any]]]:
+    """(reports, records that cannot be read, what was measured) of the runs asked about."""
+    if not runs:
+        return [], [], []
+    from aicrun.agent import facts, jobs
+
     reports: List[JobReport] = []
     unreadable: List[str] = []
     for run in dict.fromkeys(runs):
         found, torn = jobs.reports_of_run(home, run)
         reports += found
         unreadable += torn
-    return reports, unreadable
+    return reports, unreadable, [found for run in runs for found in facts.measured(home, run)]

@@ -9,7 +9,7 @@ import shutil
 import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from aicrun.agent import cgroups, hidden_names, keepers, launch, left_groups
+from aicrun.agent import cgroups, handles, hidden_names, keepers, left_groups
 from aicrun.agent.digest import bundle_root
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Launch
@@ -71,7 +71,7 @@ def gc(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any]
 def _groups(home: Home) -> Iterator[Row]:
     """Empty control groups of jobs whose keeper was killed; before their folder goes, which alone names them."""
     for path in _listed(home.jobs()):
-        if not launch.keeper_lives(path):
+        if not handles.keeper_lives(path):
             for group in left_groups.empty(path):
                 yield Row("group", group, 0, "left by a keeper that was killed; nothing lives in it")
 
@@ -79,7 +79,7 @@ def _groups(home: Home) -> Iterator[Row]:
 def _jobs(home: Home, now: float, older_than_s: float) -> Iterator[Row]:
     for path in _listed(home.jobs()):
         request, ended_at = _ended(home, path)
-        if request is None or ended_at is None or ended_at >= now - older_than_s or launch.keeper_lives(path):
+        if request is None or ended_at is None or ended_at >= now - older_than_s or handles.keeper_lives(path):
             continue
         if not _is_of_a_young_boot(path, older_than_s):
             named = (request.run, request.job_id, round(now - ended_at, 1))
@@ -138,7 +138,7 @@ def _agents_in_use(home: Home) -> Set[str]:
             data = read_json(os.path.join(path, names.LAUNCH))
         except Unreadable:
             continue
-        if isinstance(data, dict) and launch.keeper_lives(path):
+        if isinstance(data, dict) and handles.keeper_lives(path):
             used.add(os.path.basename(str(data.get("agent", ""))))
     return used
 
@@ -155,7 +155,7 @@ def _removed(home: Home, row: Row) -> bool:
         trash = home.trash() if row.what == "job" else home.record_trash()
         grave = os.path.join(trash, os.path.basename(row.path))
         with home.host_lock():
-            if row.what == "job" and launch.keeper_lives(row.path):
+            if row.what == "job" and handles.keeper_lives(row.path):
                 return False
             os.rename(row.path, grave)
         shutil.rmtree(grave)

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
 
-from aicrun.agent import cards, hooks, launch, outlook, process
+from aicrun.agent import cards, handles, hooks, launch, outlook, process
 from aicrun.agent.family import KEEPER_MARK
 from aicrun.agent.history import note
 from aicrun.agent.home import Home, listed, open_home
@@ -241,7 +241,7 @@ def _newest(job_dir: str) -> int:
 
 def _goes_on(home: Home, job_id: str, attempt: int) -> bool:
     ended = os.path.exists(os.path.join(home.step_dir(job_id, attempt, "command"), names.STEP_EXIT))
-    return not ended and launch.keeper_lives(home.job_dir(job_id))
+    return not ended and handles.keeper_lives(home.job_dir(job_id))
 
 
 def measured(request: JobRequest, tree: FrozenSet[int], passed_s: float) -> Measured:

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Callable, List, Mapping, Optional, Tuple
 
-from aicrun.agent import early_upload, hooks, launch, own_outputs, pruning, uploaded, vault
+from aicrun.agent import early_upload, handles, hooks, own_outputs, pruning, uploaded, vault
 from aicrun.agent.delivery import Delivery, checkpoint_of, sent_of, target_of, tellable
 from aicrun.agent.delivery import manifest_of as manifest_of
 from aicrun.agent.delivery import moved as delivery_moved
@@ -79,7 +79,7 @@ def main(job_folder: str) -> int:
 
 def _wait_for_others(job_folder: str) -> None:
     """From now on no other upload of the job writes to the target; raises `Refused` when one does not end."""
-    if launch.hold(os.path.join(job_folder, names.UPLOAD_LOCK), hooks.number("UPLOAD_WAITS_S", int(WAITS_S))) is None:
+    if handles.hold(os.path.join(job_folder, names.UPLOAD_LOCK), hooks.number("UPLOAD_WAITS_S", int(WAITS_S))) is None:
         raise Refused("busy", "another upload of this job has not ended: see who holds %s" % names.UPLOAD_LOCK)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from support import REPOSITORY
 
-from aicrun.agent import decide, keepers, launch, serve
+from aicrun.agent import decide, handles, keepers, serve
 from aicrun.agent.home import Home, open_home
 from aicrun.agent.process import boot_identity, start_ticks
 from aicrun.agent.records import make_private, write_record
@@ -224,7 +224,7 @@ class Network:
     def keeper(self, role: str, job_dir: str, grace_s: int) -> None:
         """In the place of `keepers.start`: the lock that tells of a living keeper, without its process."""
         host = next(one for one in self.hosts.values() if job_dir.startswith(one.home.jobs_root))
-        handle = launch.hold(os.path.join(job_dir, names.KEEPER_LOCK), 1.0)
+        handle = handles.hold(os.path.join(job_dir, names.KEEPER_LOCK), 1.0)
         assert handle is not None
         host.keepers[os.path.basename(job_dir)] = handle
 

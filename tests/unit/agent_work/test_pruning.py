@@ -15,7 +15,7 @@ import pytest
 from support import REPOSITORY
 from unit.agent_work.test_checkpoint_files import STATE, safetensors
 
-from aicrun.agent import launch, uploaded
+from aicrun.agent import handles, uploaded
 from aicrun.agent.early_upload import Rounds
 from aicrun.agent.home import Home
 from aicrun.agent.records import write_record
@@ -202,7 +202,7 @@ def test_the_pause_between_two_uploads_outlives_who_made_the_first(home: Home, j
 def test_beside_another_upload_of_the_job_nothing_is_sent(home: Home, made: JobRequest, account: Path) -> None:
     folder = home.job_dir(made.job_id)
     write_record(os.path.join(folder, names.REQUEST), made)
-    handle = launch.hold(os.path.join(folder, names.UPLOAD_LOCK), 0.0)
+    handle = handles.hold(os.path.join(folder, names.UPLOAD_LOCK), 0.0)
     assert handle is not None
     argv = [sys.executable, "-I", "-S", str(REPOSITORY / "aicrun/agent/boot.py"), "early", folder]
     try:
