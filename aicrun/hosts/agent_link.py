@@ -339,6 +339,8 @@ class Watch:
         self.passed = False
         self._channel = channel
         self._heard_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._is_over = False
         self._timer = self._started(deadline_s)
 
     def restart(self) -> None:
@@ -350,8 +352,10 @@ class Watch:
         self._heard_at = math.inf
 
     def cancel(self) -> None:
-        """Count no more."""
-        self._timer.cancel()
+        """Count no more: once this returned the channel is not touched, though a look was going on."""
+        with self._lock:
+            self._is_over = True
+            self._timer.cancel()
 
     def _started(self, after_s: float) -> threading.Timer:
         timer = threading.Timer(after_s, self._look)
@@ -360,9 +364,12 @@ class Watch:
         return timer
 
     def _look(self) -> None:
-        left = min(self._heard_at + self.deadline_s - time.monotonic(), self.deadline_s)
-        if left > 0:
-            self._timer = self._started(left)
-        else:
-            self.passed = True
-            self._channel.abort()
+        with self._lock:
+            left = min(self._heard_at + self.deadline_s - time.monotonic(), self.deadline_s)
+            if self._is_over:
+                return
+            if left > 0:
+                self._timer = self._started(left)
+            else:
+                self.passed = True
+                self._channel.abort()

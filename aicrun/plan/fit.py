@@ -71,11 +71,18 @@ class Seat:
 
     @property
     def free_mib(self) -> int | None:
-        """What the driver says is free; all of its room but the strangers' share when a job that goes away is on it."""
-        room = self.room_mib
+        """What the driver says is free, with what a job that goes away gives back.
+
+        Where nobody can tell what that one holds: all of the card's room but what everybody else has of it.
+        """
+        free, room = self.card.vram_free_mib, self.room_mib
         if self.held is None or not self.held.own or room is None:
-            return self.card.vram_free_mib
-        return max(0, room - sum(process.vram_mib or 0 for process in self.strangers))
+            return free
+        own = [one.vram_mib for one in self.card.processes if one.job_id in self.need.own_jobs]
+        if free is not None and own and None not in own:
+            return min(room, free + sum(vram or 0 for vram in own))
+        others = (one.vram_mib or 0 for one in self.card.processes if one.job_id not in self.need.own_jobs)
+        return max(0, room - sum(others))
 
     @property
     def strangers(self) -> tuple[CardProcess, ...]:

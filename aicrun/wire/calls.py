@@ -171,11 +171,15 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
         match = wanted.search(held + line)
         held = b"" if line.endswith(b"\n") else line[-_REPLY_HEAD_BYTES:]
         if match:
-            raw = _exactly(stream, int(match.group(1)))
+            sizes = int(match.group(1)), int(match.group(2))
+            if max(sizes) > JSON_CAP_BYTES:
+                # No answer of ours is so long: a host may lie, and shall not fill the memory of who asks it.
+                raise WireError("a reply of %d bytes is too large" % max(sizes))
+            raw = _exactly(stream, sizes[0])
             body = {"answer": {}} if raw == _NOTHING_RAW else load(raw)
             if not isinstance(body, dict):
                 raise WireError("a reply is an object")
-            return body, _exactly(stream, int(match.group(2)))
+            return body, _exactly(stream, sizes[1])
         seen += line
         if len(seen) > BANNER_CAP_BYTES:
             raise NoMarker(seen)

@@ -18,6 +18,7 @@ from aicrun.plan.decide import plan
 from aicrun.plan.model import MachineView, Options, RunPlan, Wanted, Way
 from aicrun.plan.reconcile import TABLE, Row
 from aicrun.spec.model import RetrySpec, Selector, SourceSpec
+from aicrun.wire.facts import CardProcess
 from aicrun.wire.jobs import Source
 from aicrun.wire.seen import Checkpoints
 
@@ -313,6 +314,26 @@ def test_what_a_replaced_job_holds_is_free_for_the_new_one() -> None:
     item = plan((new,), view, Options(replace=True)).runs[0]
     assert (item.sign.value, item.machine) == ("±", "lab")
     assert item.named == (record.job_id,)
+
+
+@pytest.mark.parametrize(("desktop_gib", "sign"), [(1.0, "±"), (3.0, "…")])
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_replaced_job_is_not_stopped_for_room_that_a_desktop_has(
+    desktop_gib: float, sign: str, is_told: bool
+) -> None:
+    from unit.plan.worlds import GIB, card, gpu_spec
+
+    old = wish(gpu_spec(20))
+    record = job(old)
+    processes = (
+        CardProcess(1, "graphics", round(desktop_gib * GIB), "root", "Xorg"),
+        CardProcess(2, "compute", 20 * GIB if is_told else None, "ana", "python", record.job_id),
+    )
+    shared = card(0, "RTX 4090", 24, 24 - 0.3 - 20 - desktop_gib, processes=processes, display=True)
+    new = replace(old, spec=replace(old.spec, execution={"command": "other"}))
+    view = fleet(answered("lab", (shared,), jobs=(replace(record, cards=(shared.uuid,)),)))
+    item = plan((new,), view, Options(replace=True)).runs[0]
+    assert item.sign.value == sign, item.headline
 
 
 def test_a_card_is_held_by_a_job_that_says_so_and_by_a_process_that_carries_one() -> None:

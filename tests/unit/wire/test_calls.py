@@ -139,6 +139,12 @@ def test_what_is_no_request_is_refused(raw: bytes) -> None:
         read_request(io.BytesIO(raw))
 
 
+@pytest.mark.parametrize("sizes", [b"999999999999 0", b"2 999999999999999"])
+def test_a_host_that_announces_more_than_any_answer_is_not_waited_for(sizes: bytes) -> None:
+    with pytest.raises(WireError, match="too large"):
+        read_reply(io.BytesIO(MARKER.encode() + b" " + sizes + b"\n{}"), MARKER)
+
+
 def test_a_reply_that_is_no_object_is_refused() -> None:
     with pytest.raises(WireError):
         read_reply(io.BytesIO(MARKER.encode() + b" 2 0\n[]"), MARKER)
