@@ -4,10 +4,10 @@ Three answers that are never mixed up: the devices, none (with the reason), or u
 cannot be read is absent and named.
 """
 
+import _thread
 import importlib
 import json
 import os
-import signal
 import sys
 import time
 import types
@@ -18,9 +18,10 @@ from aicrun.wire.codec import WireError, dump, from_json, replace
 from aicrun.wire.facts import Card, Cards
 
 if TYPE_CHECKING:
+    import signal
     import subprocess
 else:
-    subprocess = later.module("subprocess")
+    signal, subprocess = later.module("signal"), later.module("subprocess")
 
 # A loaded machine may take seconds for its first answer; past this a driver counts as hanging.
 DEADLINE_S = 15.0
@@ -33,7 +34,6 @@ MODULE = "an NVIDIA module with its card built in; nothing here tells that card'
 NVIDIA_PCI = "0x10de"
 _PCI = "/sys/bus/pci/devices"
 
-_UTIL, _FIND = "ctypes.util", "find_library"
 _CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from aicrun.agent import cards; cards.child(int(sys.argv[2]))"
 _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 
@@ -65,6 +65,11 @@ def here(deadline_s: float = DEADLINE_S, looks: int = 1) -> Cards:
     """The same with the environment of this process, in a third of the time where it has one thread."""
     if not apart.can_fork():
         return cards(os.environ, deadline_s, looks)
+    try:
+        # Loaded here: a fork that loads it copies what it touches of this process. The driver is met by the fork alone.
+        _pynvml()
+    except Exception:  # noqa: BLE001  whatever it is, the fork meets it too, and tells it
+        pass
     try:
         told = apart.ask(lambda: dump(asked(looks)), deadline_s)
     except OSError as error:
@@ -136,23 +141,50 @@ def _by_nvml(looks: int) -> Cards:
 
 
 def _pynvml() -> Any:
-    """The package, in half of its time: it asks for a function that it never calls, behind which half of it stands."""
-    is_light = _UTIL not in sys.modules
-    if is_light:
-        light = types.ModuleType(_UTIL)
-        setattr(light, _FIND, _find_library)
-        sys.modules[_UTIL] = light
+    """The package, in half of its time: behind names of which it uses one function stands the other half."""
+    # First, so that nobody else meets what stands in.
+    importlib.import_module("ctypes")
+    standing = [name for name in _STAND_INS if name not in sys.modules]
+    for name in standing:
+        sys.modules[name] = _StandIn(name)
     try:
         # Imported here: the one door of a package that only hosts with our bundle have.
         import pynvml
     finally:
-        if is_light:
-            del sys.modules[_UTIL]
+        for name in standing:
+            del sys.modules[name]
     return pynvml
 
 
+class _StandIn(types.ModuleType):
+    """What `_STAND_INS` has of a module of the standard library; all else is the module's own, loaded for it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__dict__.update(_STAND_INS[name])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self.__name__), name)
+
+
 def _find_library(name: str) -> Any:
-    return getattr(importlib.import_module(_UTIL), _FIND)(name)
+    # It is never called where the driver's library lies where it should.
+    return importlib.import_module("ctypes.util").find_library(name)
+
+
+def _capwords(text: str, parting: Optional[str] = None) -> str:
+    return (parting or " ").join(word.capitalize() for word in text.split(parting))
+
+
+# What the package uses of modules that cost more than that: a thread's lock, a name in capitals, and a search that it
+# never makes.
+_STAND_INS: Dict[str, Dict[str, Any]] = {
+    "ctypes.util": {"find_library": _find_library},
+    "string": {"capwords": _capwords},
+    "threading": {"Lock": _thread.allocate_lock},
+}
 
 
 def _no_nvml(pynvml: Any, error: Any) -> Cards:

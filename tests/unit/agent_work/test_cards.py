@@ -224,3 +224,24 @@ def test_a_utilization_that_cannot_be_read_is_not_looked_for_again(ask: Ask, dri
         0,
         "not_supported",
     )
+
+
+LOADED = """
+import sys; sys.path[:0] = [sys.argv[1]]
+from aicrun.agent import cards
+is_light = sys.argv[2] == "light"
+found = cards._pynvml() if is_light else __import__("pynvml")
+left = [name for name in ("ctypes.util", "string", "threading") if is_light and name in sys.modules]
+errors = sorted(name for name in dir(found) if name.startswith("NVMLError"))
+thread, punctuation = found.threading.Thread.__module__, found.string.punctuation
+print(left, sorted(dir(found)), errors, thread, punctuation, type(found.libLoadLock).__name__)
+"""
+
+
+def test_the_package_is_the_same_in_half_of_its_time(agent: Path) -> None:
+    def told(how: str) -> bytes:
+        argv = [sys.executable, "-I", "-S", "-c", LOADED, str(agent), how]
+        return subprocess.run(argv, capture_output=True, check=True, timeout=60).stdout
+
+    assert told("light") == told("plain")
+    assert told("light").startswith(b"[] [")
