@@ -6,13 +6,12 @@ A version is asked once and kept, by the file's identity, in the jobs root.
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Dict, Iterator, List, Mapping, Optional
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Set
 
 from aicrun.agent import later
 from aicrun.agent.home import Home
 from aicrun.agent.records import Unreadable, read_json, write_record
 from aicrun.wire.facts import Python
-from aicrun.wire.patterns import pattern
 
 if TYPE_CHECKING:
     import subprocess
@@ -23,7 +22,6 @@ USUAL_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 ASK_S = 10.0
 # What most of the thousands of names of such a folder do not begin with.
 _BEGIN = "python3"
-_NAME = pattern(r"python3(\.\d+)?\Z")
 _ASK = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 
 
@@ -33,7 +31,7 @@ def pythons(home: Home, env: Mapping[str, str]) -> List[Python]:
     Each is a real file outside of virtual environments, listed once. One that gives no version in `ASK_S` is left out.
     """
     own = os.path.realpath(sys.executable)
-    places = [own] + sorted(set(_found(env)) - {own})
+    places = [own] + sorted(_found(env) - {own})
     cache_path = os.path.join(home.jobs_root, "pythons.json")
     known = _kept(cache_path)
     versions = {place: known.get(_identity(place)) or "" for place in places}
@@ -45,21 +43,33 @@ def pythons(home: Home, env: Mapping[str, str]) -> List[Python]:
     return found[:1] + sorted(found[1:], key=lambda python: _numbers(python.version), reverse=True)
 
 
-def _found(env: Mapping[str, str]) -> Iterator[str]:
-    for folder in list(env.get("PATH", "").split(os.pathsep)) + list(USUAL_PATH):
-        # A venv's interpreter is a link to a real one: it is judged by where it stands.
-        if not os.path.isabs(folder) or os.path.exists(os.path.join(os.path.dirname(folder), "pyvenv.cfg")):
-            continue
+def _found(env: Mapping[str, str]) -> Set[str]:
+    found: Set[str] = set()
+    for folder in _folders(env):
         try:
-            names = sorted(os.listdir(folder))
+            names = os.listdir(folder)
         except OSError:
             continue
-        for name in names:
-            if not name.startswith(_BEGIN) or not _NAME.match(name):
-                continue
-            place = os.path.realpath(os.path.join(folder, name))
-            if os.access(place, os.X_OK) and _is_program(place):
-                yield place
+        likely = [name for name in names if name.startswith(_BEGIN) and _is_plain(name)]
+        found.update(os.path.realpath(os.path.join(folder, name)) for name in likely)
+    return {place for place in found if os.access(place, os.X_OK) and _is_program(place)}
+
+
+def _folders(env: Mapping[str, str]) -> Set[str]:
+    """Where to look, each once, by its real path: on most systems /bin is /usr/bin, and PATH names both."""
+    named = dict.fromkeys(env.get("PATH", "").split(os.pathsep) + list(USUAL_PATH))
+    # A venv's interpreter is a link to a real one: it is judged by where it stands.
+    return {
+        os.path.realpath(folder)
+        for folder in named
+        if os.path.isabs(folder) and not os.path.exists(os.path.join(os.path.dirname(folder), "pyvenv.cfg"))
+    }
+
+
+def _is_plain(name: str) -> bool:
+    """True for `python3` and `python3.N`, which no `python3-config` is."""
+    begin, point, minor = name.partition(".")
+    return begin == _BEGIN and (minor.isdecimal() or not point)
 
 
 def _is_program(place: str) -> bool:

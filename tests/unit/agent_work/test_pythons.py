@@ -11,7 +11,7 @@ from pathlib import Path
 from support import P38
 
 from aicrun.agent.home import Home
-from aicrun.agent.pythons import pythons
+from aicrun.agent.pythons import _folders, _is_plain, pythons
 
 
 def test_shims_and_environments_are_passed_over(home: Home, account: Path) -> None:
@@ -42,3 +42,15 @@ def test_versions_are_asked_once_and_again_when_the_file_changed(home: Home, acc
     kept = Path(home.jobs_root, "pythons.json").read_text()
     pythons(home, {"PATH": str(folder)})
     assert Path(home.jobs_root, "pythons.json").read_text() == kept
+
+
+def test_a_folder_under_two_names_is_looked_at_once(home: Home, account: Path) -> None:
+    real, other = account / "real", account / "other"
+    real.mkdir()
+    other.symlink_to(real)
+    for name in ("python3.98", "python3-config", "python3.", "python3x.1", "python33"):
+        (real / name).symlink_to(os.path.realpath(sys.executable))
+    once = pythons(home, {"PATH": str(real)})
+    assert pythons(home, {"PATH": f"{other}:{real}:{other}/"}) == once
+    assert sorted(_folders({"PATH": f"{other}:{real}:{other}/"})) == sorted(_folders({"PATH": str(real)}))
+    assert [name for name in sorted(os.listdir(real)) if _is_plain(name)] == ["python3.98"]
