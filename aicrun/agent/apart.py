@@ -6,13 +6,18 @@ one that hangs for good holds no lock and no connection.
 
 import os
 import select
-import signal
 import sys
 import time
-from typing import Callable, List, NoReturn, Optional
+from typing import TYPE_CHECKING, Callable, List, NoReturn, Optional
 
+from aicrun.agent import later
 from aicrun.agent.handles import close_all_but
 from aicrun.wire import lean
+
+if TYPE_CHECKING:
+    import signal
+else:
+    signal = later.module("signal")
 
 FAILED = 1
 # How long one that was killed is waited for: a process that hangs in a driver may not die.

@@ -4,7 +4,6 @@ Only `envs.py` calls it, inside a setup step. It must not touch a working tree: 
 """
 
 import os
-import signal
 import sys
 import time
 from typing import IO, TYPE_CHECKING, Callable, Dict, Optional, Sequence, Tuple
@@ -20,11 +19,12 @@ from aicrun.wire.tools import UV, UV_VERSION, uv_platform
 if TYPE_CHECKING:
     import hashlib
     import shutil
+    import signal
     import subprocess
     import threading
 else:
     hashlib, shutil, subprocess = later.module("hashlib"), later.module("shutil"), later.module("subprocess")
-    threading = later.module("threading")
+    signal, threading = later.module("signal"), later.module("threading")
 
 MARK = "complete"
 # How much of what a program said last is looked at, and how long its end is waited for when it is gone.

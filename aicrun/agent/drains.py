@@ -44,9 +44,7 @@ def drain(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, A
 def now() -> Optional[Drain]:
     """The mark that counts, for who holds no folder. It makes none; where no folder can be trusted there is no mark."""
     try:
-        if not os.path.isdir(os.path.join(lock_folder.choose(lock_folder.here()), lock_folder.VERSION)):
-            return None
-        with lock_folder.opened(lock_folder.here()) as folder:
-            return drain_marks.seen(folder)
+        with lock_folder.seen(lock_folder.here()) as folder:
+            return None if folder is None else drain_marks.seen(folder)
     except (Refused, OSError):
         return None

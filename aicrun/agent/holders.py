@@ -18,9 +18,9 @@ def with_holders(found: Cards) -> Cards:
     if not found.cards:
         return found
     try:
-        if not os.path.isdir(os.path.join(lock_folder.choose(lock_folder.here()), lock_folder.VERSION)):
-            return found
-        with lock_folder.opened(lock_folder.here()) as folder:
+        with lock_folder.seen(lock_folder.here()) as folder:
+            if folder is None:
+                return found
             seen = tickets.read(folder)
             return replace(found, cards=tuple(_told(folder, seen, card) for card in found.cards))
     except (Refused, OSError):

@@ -179,11 +179,13 @@ def mounted(path: str, mountinfo: str = "/proc/self/mountinfo") -> Tuple[str, st
     except OSError:
         return found
     for line in lines:
-        left, _, right = line.partition(" - ")
-        fields = left.split()
-        if len(fields) < 5 or not right:
+        fields = line.split(None, 5)
+        right = fields[5].partition(" - ")[2] if len(fields) > 5 else ""
+        if not right:
             continue
-        point = _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), fields[4])
+        point = fields[4]
+        if "\\" in point:
+            point = _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), point)
         inside = real == point or real.startswith(point.rstrip("/") + "/")
         # `>=`: of two mounts on one point the later one is what is seen.
         if inside and len(point) >= best:

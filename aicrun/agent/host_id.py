@@ -6,10 +6,9 @@ It must not change once it was told, so a host without a machine id gets a rando
 import os
 
 from aicrun.wire import names
-from aicrun.wire.patterns import pattern
 
 MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
-_HEX32 = pattern(r"[0-9a-f]{32}\Z")
+_HEX = frozenset("0123456789abcdef")
 
 
 def host_id(folder: str) -> str:
@@ -19,14 +18,14 @@ def host_id(folder: str) -> str:
     """
     for path in MACHINE_IDS:
         text = _first_line(path)
-        if _HEX32.match(text) and text != "0" * 32:
+        if _is_id(text) and text != "0" * 32:
             return text
     return _kept(os.path.join(folder, names.HOST_ID))
 
 
 def _kept(path: str) -> str:
     text = _first_line(path)
-    if _HEX32.match(text):
+    if _is_id(text):
         return text
     temporary = "%s.%s" % (path, os.urandom(6).hex())
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as stream:
@@ -41,6 +40,10 @@ def _kept(path: str) -> str:
     finally:
         os.unlink(temporary)
     return _first_line(path)
+
+
+def _is_id(text: str) -> bool:
+    return len(text) == 32 and _HEX.issuperset(text)
 
 
 def _first_line(path: str) -> str:

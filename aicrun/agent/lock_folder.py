@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 import time
-from typing import Iterator
+from typing import Iterator, Optional
 
 from aicrun.agent import hooks
 from aicrun.agent.home import NETWORK_FILE_SYSTEMS, file_system
@@ -91,7 +91,10 @@ def open_folder(places: Places = Places()) -> LockFolder:  # noqa: B008  it is f
 
     The shared lock is what makes a cleaner of temporary files pass it by.
     """
-    top = choose(places)
+    return _open_below(choose(places))
+
+
+def _open_below(top: str) -> LockFolder:
     try:
         above = os.open(os.path.dirname(top), _FLAGS)
         try:
@@ -120,6 +123,20 @@ def open_folder(places: Places = Places()) -> LockFolder:  # noqa: B008  it is f
 def opened(places: Places = Places()) -> Iterator[LockFolder]:  # noqa: B008  it is frozen
     """`open_folder`, closed again: for who only looks."""
     folder = open_folder(places)
+    try:
+        yield folder
+    finally:
+        folder.close()
+
+
+@contextlib.contextmanager
+def seen(places: Places = Places()) -> Iterator[Optional[LockFolder]]:  # noqa: B008  it is frozen
+    """`opened`, for who must not make it: None where nobody ever did."""
+    top = choose(places)
+    if not os.path.isdir(os.path.join(top, VERSION)):
+        yield None
+        return
+    folder = _open_below(top)
     try:
         yield folder
     finally:

@@ -72,6 +72,8 @@ def head(home: Home) -> wire_facts.Notes:
         text = _raw(home).decode("utf-8", "replace")
     except OSError:
         return wire_facts.Notes()
+    if not text:
+        return wire_facts.Notes()
     blocks = list(_BLOCK.finditer(text))
     people = [line for line in _BLOCK.sub("", text).splitlines() if line.strip() and not _is_marker(line)]
     newest: Dict[str, List[str]] = {}

@@ -6,12 +6,14 @@ anything that was there before.
 
 import os
 import pwd
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from aicrun.wire import lean
 from aicrun.wire.jobs import JobRequest
 
 
-class Owner(NamedTuple):
+@lean.dataclass(frozen=True)
+class Owner:
     """An account that is not ours; its `home` is a folder that is there."""
 
     uid: int

@@ -5,11 +5,16 @@ otherwise live for ever.
 """
 
 import os
-import signal
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Set
 
+from aicrun.agent import later
 from aicrun.wire import lean
 from aicrun.wire.facts import BootIdentity
+
+if TYPE_CHECKING:
+    import signal
+else:
+    signal = later.module("signal")
 
 # Numbers shared by all architectures since Linux 5.1 (include/uapi/asm-generic/unistd.h); prctl(2).
 _SYS_PIDFD_SEND_SIGNAL = 424

@@ -6,8 +6,6 @@ again. Nothing here runs where no systemd does: there the answers are free.
 
 import os
 import re
-import resource
-import signal
 import time
 from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 
@@ -17,11 +15,15 @@ from aicrun.wire import lean
 from aicrun.wire.patterns import pattern
 
 if TYPE_CHECKING:
+    import resource
+    import signal
     import socket
     import subprocess
     import tempfile
 else:
-    socket, subprocess, tempfile = (
+    resource, signal, socket, subprocess, tempfile = (
+        later.module("resource"),
+        later.module("signal"),
         later.module("socket"),
         later.module("subprocess"),
         later.module("tempfile"),

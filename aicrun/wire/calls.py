@@ -15,7 +15,6 @@ import re
 from typing import IO, Any, Dict, List, Optional, Tuple
 
 from aicrun.wire.codec import WireError, dump, load
-from aicrun.wire.patterns import pattern
 
 PROTOCOL_FIRST = 1
 PROTOCOL_LAST = 1
@@ -102,7 +101,6 @@ _REPLY_HEAD_BYTES = 128
 # neither side has to write or read JSON for it.
 _NOTHING: Dict[str, Any] = {"answer": {}}
 _NOTHING_RAW = b'{"answer":{}}'
-_REQUEST_HEAD = pattern(rb"(\d{1,12}) (\d{1,15})\n\Z")
 
 
 class ConnectionEnded(Exception):
@@ -134,10 +132,7 @@ def read_request(stream: IO[bytes]) -> Optional[Tuple[str, Dict[str, Any], bytes
     head = stream.readline(64)
     if not head:
         return None
-    match = _REQUEST_HEAD.match(head)
-    if not match:
-        raise WireError("a request head is expected")
-    json_bytes, payload_bytes = int(match.group(1)), int(match.group(2))
+    json_bytes, payload_bytes = _sizes(head)
     if json_bytes > JSON_CAP_BYTES:
         raise WireError("a request of %d bytes is too large" % json_bytes)
     raw, payload = _exactly(stream, json_bytes), _exactly(stream, payload_bytes)
@@ -145,6 +140,15 @@ def read_request(stream: IO[bytes]) -> Optional[Tuple[str, Dict[str, Any], bytes
     if not isinstance(body, dict) or not isinstance(body.get("call"), str):
         raise WireError("a request is an object with a call")
     return body.pop("call"), body, payload
+
+
+def _sizes(head: bytes) -> Tuple[int, int]:
+    # By hand: a pattern would be compiled by every agent for its few requests.
+    first, _, second = head.partition(b" ")
+    second, end = second[:-1], second[-1:]
+    if end != b"\n" or not (first.isdigit() and second.isdigit()) or len(first) > 12 or len(second) > 15:
+        raise WireError("a request head is expected")
+    return int(first), int(second)
 
 
 def write_reply(stream: IO[bytes], marker: str, body: Dict[str, Any], payload: bytes = b"") -> None:

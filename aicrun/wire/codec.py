@@ -6,7 +6,7 @@ back, so that an older client never strips what a newer one wrote.
 
 import enum
 import json
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Type, TypeVar, Union, get_type_hints
+from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union, get_type_hints
 
 from aicrun.wire import lean
 
@@ -18,7 +18,8 @@ _PLAINLY, _BEGINS = json.JSONDecoder(), ("{", "[")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-class _Field(NamedTuple):
+@lean.dataclass(frozen=True)
+class _Field:
     name: str
     hint: Any
     is_required: bool

@@ -6,7 +6,9 @@ The client fetches the wheel (`hosts/uv.py`) and pushes the binary inside it thr
 there by its SHA-256 (`agent/envs.py`). Both read this table, so neither has to tell the other.
 """
 
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, Tuple
+
+from aicrun.wire import lean
 
 UV_VERSION = "0.13.9"
 
@@ -55,7 +57,8 @@ def uv_platform(system: str, machine: str, libc: str) -> Tuple[str, str, str]:
     return system, "aarch64" if machine == "arm64" else machine, "musl" if libc.startswith("musl") else "glibc"
 
 
-class Fetcher(NamedTuple):
+@lean.dataclass(frozen=True)
+class Fetcher:
     """A tool that fetches inputs and uploads: how an account of a host gets it, and how it gets its credentials.
 
     `login % step` names the step whose secrets they may be.
