@@ -60,6 +60,8 @@ def test_what_failed_to_upload_is_uploaded_again_and_the_training_is_not_repeate
     rig.call("upload", job_id=job, by="ana@laptop")
     until(lambda: not lives(rig.keeper(job)))
     assert rig.standing(job).reason == "upload_failed"
+    # What is learned of it is the run's end: the upload's own keeper, which tells it, is no progress of the run.
+    assert rig.report(job).facts["status"] == "failed"
     (rig.home / "target/again-run").unlink()
     rig.call("upload", job_id=job, by="ana@laptop")
     report = until(
@@ -69,6 +71,9 @@ def test_what_failed_to_upload_is_uploaded_again_and_the_training_is_not_repeate
     assert [event.by for event in report.events if event.event == "upload_asked"] == ["ana@laptop"] * 2
     keeper = rig.keeper(job)
     until(lambda: not lives(keeper))
+    assert rig.report(job).facts["status"] == "succeeded"
+    with rig.link() as link:
+        assert b"in progress" not in link.call("notes")[1]
     shutil.rmtree(rig.folder(job))
     swept = rig.report(job)
     assert swept.swept
