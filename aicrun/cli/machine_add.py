@@ -24,10 +24,10 @@ from aicrun.cli.waiting import open_session
 from aicrun.errors import Exit, UsageError, Way
 from aicrun.plan.words import card_model, counted, harmless
 from aicrun.spec.folders import config_folder
-from aicrun.spec.inventory import FILE, find_inventory, load_inventory
+from aicrun.spec.inventory import FILE, HERE, find_inventory, load_inventory
 from aicrun.spec.inventory_edit import quoted_text, with_machine
 from aicrun.spec.inventory_file import change
-from aicrun.spec.model import Machine, SshReach
+from aicrun.spec.model import LocalReach, Machine, SshReach
 
 # As the schema of machines.yaml has it: told before the machine is tried.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -38,6 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 @click.option(
     "--ssh", "target", metavar="TARGET", default="", help="An alias of your ssh configuration, or user@host:port."
 )
+@click.option("--local", is_flag=True, help="This very machine, without ssh; its usual name is here.")
 @click.option("--data", metavar="DIR", default="", help="Its data volume; caches and environments go below it.")
 @click.option(
     "--keep", metavar="CARD", multiple=True, help="A card that runs never get: its number, or its UUID's beginning."
@@ -65,7 +66,10 @@ def add_command(screen: Screen, /, name: str | None, machines: str, **wishes: ob
         other = Way("give it another", f"aicrun machines add NAME --ssh {shlex.quote(str(wishes['target']) or name)}")
         message = f"{harmless(name)} is no machine's name: those have letters, digits, . _ - and at most 63 of them"
         raise UsageError("AIC-E006", message, ways=(other,))
-    entry = Machine(name, SshReach(str(wishes["target"]) or name), data=str(wishes["data"]))
+    if wishes["local"] and wishes["target"]:
+        raise UsageError("AIC-E006", "--local is this very machine, which no --ssh leads to: one of the two")
+    reach = LocalReach() if wishes["local"] else SshReach(str(wishes["target"]) or name)
+    entry = Machine(name, reach, data=str(wishes["data"]))
     if wishes["untried"]:
         return _added(screen, path, entry, _unseen(keep), bool(wishes["yes"]))
     began = time.monotonic()
@@ -116,14 +120,22 @@ def _added(screen: Screen, path: str, entry: Machine, kept: tuple[api.Card, ...]
     if not agreed(screen, f"Write {entry.name} into {path}?", yes):
         screen.err(["Nothing was written."])
         return Exit.DONE
-    target = entry.reach.target if isinstance(entry.reach, SshReach) else entry.name
-    fields = {"name": entry.name, "ssh": target} | ({"data": entry.data} if entry.data else {})
-    lines = {key: quoted_text(value) for key, value in fields.items()}
+    target = entry.reach.target if isinstance(entry.reach, SshReach) else ""
+    fields = {"name": entry.name, "ssh": target, "data": entry.data}
+    lines = {key: quoted_text(value) for key, value in fields.items() if value}
+    if not target:
+        lines["local"] = "true"
+    is_first = not os.path.exists(path)
     if kept:
         lines["keep_free"] = _pinned(kept)
     inventory = change(path, lambda text, file: with_machine(text, file, lines))
-    ways = next_lines((Way("plan with it", "aicrun plan run.yaml"),))
-    screen.out([f"{entry.name} is in {path}: {counted(len(inventory.machines), 'machine')}.", *ways])
+    ways = [Way("plan with it", "aicrun plan run.yaml")]
+    told = [f"{entry.name} is in {path}: {counted(len(inventory.machines), 'machine')}."]
+    if is_first and target:
+        # Without a file there was one machine: this one.
+        told.append("This machine is not in it: runs on it are not listed or planned any more.")
+        ways.append(Way("keep it too", f"aicrun machines add {HERE} --local"))
+    screen.out([*told, *next_lines(tuple(ways))])
     if screen.json:
         cards = [_name(card) for card in kept]
         screen.document("machines_add", {"machine": entry.name, "file": path, "keep_free": cards})

@@ -63,6 +63,19 @@ def test_what_does_not_answer_is_not_written_unless_it_is_wished(person: Person,
     assert "no answer" in person.run("machines").stdout
 
 
+def test_the_first_machine_tells_that_this_one_is_not_listed_and_how_it_is(person: Person) -> None:
+    added = person.run("machines", "add", "box", "--yes")
+    assert "This machine is not in it" in added.stdout
+    assert "aicrun machines add here --local" in added.stdout
+    assert person.run("machines", "add", "here", "--local", "--ssh", "box", "--yes").returncode == 3
+    again = person.run("machines", "add", "here", "--local", "--yes")
+    assert (again.returncode, "This machine is not in it" in again.stdout) == (0, False), again.stderr
+    text = "version: 1\nmachines:\n  - name: box\n    ssh: box\n  - name: here\n    local: true\n"
+    assert file_of(person).read_text() == text
+    refused = person.run("machines", "add", "too", "--local", "--yes")
+    assert (refused.returncode, "AIC-E172" in refused.stderr, file_of(person).read_text() == text) == (4, True, True)
+
+
 def test_down_and_up(person: Person) -> None:
     file_of(person).parent.mkdir(parents=True)
     text = (
