@@ -8,13 +8,9 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING, Callable, Dict, Optional, Sequence, Tuple
 
-from aicrun.agent import hooks, later, store, turns
-from aicrun.agent.environment import OTHER_SYSTEM_PATH, SYSTEM_PATH
-from aicrun.agent.home import Home
-from aicrun.agent.machine import libc, program
-from aicrun.wire.codec import dump, load
+from aicrun.agent import built, hooks, later, turns
+from aicrun.wire.codec import dump
 from aicrun.wire.jobs import SCHEMA, Setup
-from aicrun.wire.tools import UV, UV_VERSION, uv_platform
 
 if TYPE_CHECKING:
     import hashlib
@@ -26,7 +22,6 @@ else:
     hashlib, shutil, subprocess = later.module("hashlib"), later.module("shutil"), later.module("subprocess")
     signal, threading = later.module("signal"), later.module("threading")
 
-MARK = "complete"
 # How much of what a program said last is looked at, and how long its end is waited for when it is gone.
 LAST_BYTES = 16384
 LISTEN_S = 5.0
@@ -161,40 +156,12 @@ class Listener:
                 return
 
 
-def is_complete(path: str, key: str) -> bool:
-    """True when the environment of `key` at `path` was finished, and the Python below it is there."""
-    try:
-        with open(os.path.join(path, MARK), "rb") as stream:
-            mark = load(stream.read())
-    except (OSError, ValueError):
-        return False
-    if not isinstance(mark, dict) or mark.get("key") != key:
-        return False
-    # A link to an interpreter of the host, which an upgrade may have taken away.
-    return os.path.exists(os.path.join(path, "bin", "python"))
-
-
-def ready_keys(folder: str) -> Tuple[str, ...]:
-    """The keys of finished environments below `folder`, sorted; a missing folder has none."""
-    try:
-        found = sorted(os.listdir(folder))
-    except OSError:
-        return ()
-    return tuple(name for name in found if is_complete(os.path.join(folder, name), name))
-
-
-def find_uv(home: Home, account_home: str, extra: Sequence[str] = ()) -> str:
-    """The uv of this host: in `extra` folders, the account's, the system's, else the one a client pushed; "" = none."""
-    own = [os.path.join(account_home, name) for name in (".local/bin", ".cargo/bin")]
-    return program("uv", [*extra, *own, *SYSTEM_PATH, *OTHER_SYSTEM_PATH]) or _pushed_uv(home)
-
-
 def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str, tree: str) -> bool:
     """Make sure the environment of `setup` stands; True when it was built now. Raises `SetupFailed`.
 
     `scratch` is a private folder for the files that uv reads; `tree` is the job's, where the project of it lies.
     """
-    if is_complete(setup.path, setup.key):
+    if built.is_complete(setup.path, setup.key):
         return False
     _refuse_local(setup)
     if not os.path.exists(setup.python):
@@ -203,7 +170,7 @@ def ensure(setup: Setup, uv: str, shop: Workshop, scratch: str, tree: str) -> bo
     os.makedirs(folder, mode=0o700, exist_ok=True)
     handle = _lock(os.path.join(folder, ".%s.lock" % setup.key), shop)
     try:
-        if is_complete(setup.path, setup.key):
+        if built.is_complete(setup.path, setup.key):
             shop.say("the other job has built it")
             return False
         if not uv:
@@ -250,12 +217,12 @@ def _build(setup: Setup, uv: str, shop: Workshop, folders: Tuple[str, str]) -> N
 
 def _mark(setup: Setup) -> None:
     raw = dump({"schema": SCHEMA, "key": setup.key, "python": setup.python_version, "reads": setup.reads})
-    temporary = os.path.join(setup.path, MARK + ".new")
+    temporary = os.path.join(setup.path, built.MARK + ".new")
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as stream:
         stream.write(raw)
         stream.flush()
         os.fsync(stream.fileno())
-    os.rename(temporary, os.path.join(setup.path, MARK))
+    os.rename(temporary, os.path.join(setup.path, built.MARK))
 
 
 def _discard_half_built(setup: Setup, shop: Workshop) -> None:
@@ -297,25 +264,3 @@ def _refuse_local(setup: Setup) -> None:
         why = requirements.refused(package)
         if why:
             raise SetupFailed("setup.packages: %s: %s" % (package, why))
-
-
-def _pushed_uv(home: Home) -> str:
-    place = os.path.join(home.jobs_root, "bin", "uv-" + UV_VERSION)
-    if os.access(place, os.X_OK):
-        return place
-    known = UV.get(uv_platform(os.uname().sysname, os.uname().machine, libc()))
-    if known is None:
-        return ""
-    try:
-        with open(store.object_path(home, known[2]), "rb") as stream:
-            raw = stream.read()
-    except OSError:
-        return ""
-    if hashlib.sha256(raw).hexdigest() != known[2]:
-        return ""
-    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-    temporary = "%s.%d" % (place, os.getpid())
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o700), "wb") as stream:
-        stream.write(raw)
-    os.rename(temporary, place)
-    return place

@@ -18,7 +18,7 @@ def check(request: JobRequest, host_id: str) -> None:
     if not request.room:
         return
     # Imported here: the keeper asks less.
-    from aicrun.agent.build import is_complete
+    from aicrun.agent.built import is_complete
 
     # What another job has brought since the plan, or is bringing now, has its room already.
     begun = {"input %s" % one.input for one in request.fetches if brought.has_begun(one, host_id)}

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from aicrun.agent import (
     bodies,
-    build,
+    built,
     doctor_cards,
     drains,
     hooks,
@@ -20,9 +20,9 @@ from aicrun.agent import (
     units,
 )
 from aicrun.agent.digest import agent_digest, bundle_root
-from aicrun.agent.environment import SYSTEM_PATH
 from aicrun.agent.finding import BAD, NOTE, OK, UNKNOWN, counted, row
 from aicrun.agent.home import Home, file_system, is_network
+from aicrun.agent.machine import SYSTEM_PATH
 from aicrun.agent.pythons import pythons
 from aicrun.agent.refused import Refused
 from aicrun.agent.survey import envs_folder
@@ -141,7 +141,7 @@ def _is_noexec(path: str, home_folder: str) -> bool:
 
 
 def _uv(home: Home, home_folder: str) -> Row:
-    found = build.find_uv(home, home_folder)
+    found = built.find_uv(home, home_folder)
     return row(OK, "uv", found or "none here; a client sends its own when a run needs it")
 
 

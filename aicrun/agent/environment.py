@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
 from aicrun.agent import later, ownership
+from aicrun.agent.machine import OTHER_SYSTEM_PATH, SYSTEM_PATH
 from aicrun.agent.tree import working_tree
 from aicrun.wire import names
 from aicrun.wire.jobs import JobRequest
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 else:
     socket = later.module("socket")
 
-SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 CUDA_BIN = "/usr/local/cuda/bin"
-# Where a system that has no /usr/bin of its own keeps its programs (NixOS).
-OTHER_SYSTEM_PATH = ("/run/current-system/sw/bin",)
 
 # fmt: off
 _KEPT = frozenset((

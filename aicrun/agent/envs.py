@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from aicrun.agent import brought, build, lookup, vault
+from aicrun.agent import brought, build, built, lookup, vault
 from aicrun.agent.environment import environment
 from aicrun.agent.finding import counted
 from aicrun.agent.home import Home, open_home
@@ -44,7 +44,7 @@ def is_ready(request: JobRequest) -> bool:
     setup = request.setup
     if is_fetched(request) or brought.waits_for(request) or probes_upload(request):
         return False
-    return not setup.path or (bool(setup.key) and build.is_complete(setup.path, setup.key))
+    return not setup.path or (bool(setup.key) and built.is_complete(setup.path, setup.key))
 
 
 def is_fetched(request: JobRequest) -> bool:
@@ -68,18 +68,18 @@ def set_up(home: Home, request: JobRequest, job_folder: str) -> Dict[str, Any]:
     # Before anything takes long: who has the wrong keys shall not wait for gigabytes to be told.
     _probe(request, job_folder, shop)
     inputs = weighed(request.inputs, shop, _brought(home, request, shop))
-    built, uv = False, ""
+    is_built, uv = False, ""
     if request.setup.key:
-        uv = build.find_uv(home, env["HOME"], request.path)
-        built = build.ensure(request.setup, uv, shop, job_folder, tree)
-        if not built:
+        uv = built.find_uv(home, env["HOME"], request.path)
+        is_built = build.ensure(request.setup, uv, shop, job_folder, tree)
+        if not is_built:
             shop.say("the environment %s is ready" % request.setup.path)
     elif request.setup.path:
         _try(request.setup.path, shop)
     if is_first:
         _run_commands(request, tree, shop)
     took_s = round(time.monotonic() - began, 3)
-    result = {"schema": SCHEMA, "tree": tree, "env": request.setup.path, "built": built, "uv": uv, "took_s": took_s}
+    result = {"schema": SCHEMA, "tree": tree, "env": request.setup.path, "built": is_built, "uv": uv, "took_s": took_s}
     result["inputs"] = inputs
     if request.setup.reads:
         # What the environment was made of: the next plan tells by it why another one is built.

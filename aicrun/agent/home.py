@@ -68,6 +68,14 @@ class Home:
         """The content-addressed store of sources and inputs."""
         return os.path.join(self.jobs_root, names.STORE)
 
+    def objects(self) -> str:
+        """The folder of all contents of the store, each below the first two digits of its hash."""
+        return os.path.join(self.store(), "objects")
+
+    def object_path(self, content: str) -> str:
+        """Where the bytes with SHA-256 `content` lie, or would lie."""
+        return os.path.join(self.objects(), content[:2], content)
+
     def trash(self) -> str:
         """Where folders of `jobs_root` go before they are removed."""
         return os.path.join(self.jobs_root, names.TRASH)

@@ -8,7 +8,6 @@ import stat
 from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
 
 from aicrun.agent import later
-from aicrun.agent.environment import login_environment
 from aicrun.wire.facts import InputSeen, Program, WheelFolder
 
 if TYPE_CHECKING:
@@ -31,7 +30,12 @@ def programs(asked: Any, machine_path: Sequence[Any], home_folder: str, envs: Tu
     """
     folder, keys = envs
     pairs = [pair for pair in asked if isinstance(pair, (list, tuple)) and len(pair) == 2] if asked else []
-    usual = login_environment(tuple(map(str, machine_path)), os.environ)["PATH"] if pairs else ""
+    if not pairs:
+        return []
+    # Imported here: what a job would find is asked of few hosts.
+    from aicrun.agent.environment import login_environment
+
+    usual = login_environment(tuple(map(str, machine_path)), os.environ)["PATH"]
     found = []
     for word, path in [(str(word), str(path)) for word, path in pairs[:PROGRAMS_MOST]]:
         searched = path or usual

@@ -8,6 +8,10 @@ from aicrun.agent.home import mounted
 from aicrun.wire.facts import Disk
 
 MIB = 1024 * 1024
+# Where programs of the system lie.
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+# Where a system that has no /usr/bin of its own keeps its programs (NixOS).
+OTHER_SYSTEM_PATH = ("/run/current-system/sw/bin",)
 
 
 def program(name: str, folders: Iterable[str]) -> str:

@@ -14,7 +14,6 @@ from aicrun.agent.refused import Refused
 from aicrun.wire import facts as wire_facts
 from aicrun.wire.jobs import JobReport, JobRequest
 from aicrun.wire.patterns import pattern
-from aicrun.wire.status import next_words
 
 READ_CAP_BYTES = 1024 * 1024
 BLOCKS_MOST = 64
@@ -102,6 +101,9 @@ def _words(request: JobRequest, report: JobReport, facts: Dict[str, Any]) -> str
     used = _used(facts)
     lines.append("  " + ", ".join([ended, used]) if used else "  " + ended)
     if report.next_attempt is not None:
+        # Imported here: who only reads needs no word of a status.
+        from aicrun.wire.status import next_words
+
         lines.append("  " + next_words(report.next_attempt))
     made = [("torch", facts.get("torch")), ("python", facts.get("python")), ("env", str(facts.get("env_key", ""))[:8])]
     made_with = ["%s %s" % (name, value) for name, value in made if value]

@@ -34,16 +34,6 @@ class Entry(NamedTuple):
     size: int
 
 
-def object_path(home: Home, content: str) -> str:
-    """Where the bytes with SHA-256 `content` lie, or would lie."""
-    return os.path.join(object_folder(home), content[:2], content)
-
-
-def object_folder(home: Home) -> str:
-    """The folder of all contents, each below the first two digits of its hash."""
-    return os.path.join(home.store(), "objects")
-
-
 def manifest_path(home: Home, tree: str) -> str:
     """Where the manifest of `tree` lies, or would lie."""
     return os.path.join(home.store(), "trees", tree + ".json")
@@ -71,7 +61,7 @@ def missing(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str,
     if entries is not None:
         _touched(manifest_path(home, tree))
         wanted = list(dict.fromkeys(wanted + [entry.content for entry in entries if entry.kind != "l"]))
-    objects = object_folder(home)
+    objects = home.objects()
     lacking = [content for content in wanted if not _touched("%s/%s/%s" % (objects, content[:2], content))]
     _check_room(home, entries or (), frozenset(lacking))
     answer: Dict[str, Any] = {"missing": lacking}
@@ -95,7 +85,7 @@ def listing(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str,
 def _check_room(home: Home, entries: Iterable[Entry], lacking: AbstractSet[str]) -> None:
     """What is sent of a tree must leave room for the records of runs; what lies here of it from before is there."""
     sizes = {entry.content: entry.size for entry in entries if entry.kind != "l" and entry.content in lacking}
-    size = sum(sizes.values()) - sum(_part_bytes(object_path(home, content)) for content in sizes)
+    size = sum(sizes.values()) - sum(_part_bytes(home.object_path(content)) for content in sizes)
     lacks = short(home.jobs_root, size + LEAST_LEFT_BYTES, len(sizes)) if sizes else ""
     if lacks:
         told = "%s on the disk of %s, for %d files that would be sent" % (lacks, home.store(), len(sizes))
@@ -116,14 +106,14 @@ def put(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str, Any
     Refused at the first piece that does not have its SHA-256; those before it are kept.
     """
     if "hashes" not in body:
-        _keep(object_folder(home), body.get("hash"), payload)
+        _keep(home.objects(), body.get("hash"), payload)
         return {}, b""
     hashes, sizes = body.get("hashes"), body.get("sizes")
     if not isinstance(hashes, list) or not isinstance(sizes, list) or len(hashes) != len(sizes):
         raise Refused("invalid_request", "hashes and sizes are lists of one length", {})
     if not all(isinstance(size, int) and size >= 0 for size in sizes) or sum(sizes) != len(payload):
         raise Refused("invalid_request", "the sizes are not those of the bytes that came", {})
-    view, at, objects = memoryview(payload), 0, object_folder(home)
+    view, at, objects = memoryview(payload), 0, home.objects()
     for content, size in zip(hashes, sizes):
         _keep(objects, content, view[at : at + size])
         at += size
@@ -148,7 +138,7 @@ def put_part(home: Home, body: Dict[str, Any], payload: bytes) -> Tuple[Dict[str
     # Imported here: sources are mostly small files.
     from aicrun.agent import store_parts
 
-    place = object_path(home, content)
+    place = home.object_path(content)
     if "offset" not in body:
         if _touched(place):
             return {"offset": size}, b""
@@ -166,7 +156,7 @@ def complete(home: Home, tree: str) -> Tuple[str, ...]:
 
 def lacking(home: Home, entries: List[Entry]) -> Tuple[str, ...]:
     """The contents of `entries` that are not here, sorted; those that are stay safe from the sweep."""
-    objects = object_folder(home)
+    objects = home.objects()
     wanted = {entry.content for entry in entries if entry.kind != "l"}
     return tuple(sorted(one for one in wanted if not _touched("%s/%s/%s" % (objects, one[:2], one))))
 

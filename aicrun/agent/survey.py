@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, Dict, List, Tuple
 
-from aicrun.agent import build, cards, drains, handles, lookup, machine, notes, prospect
+from aicrun.agent import built, cards, drains, handles, lookup, machine, notes, prospect
 from aicrun.agent.digest import agent_digest, bundle_root
 from aicrun.agent.holders import with_holders
 from aicrun.agent.home import Home
@@ -79,12 +79,12 @@ def _reading(home: Home, runs: List[str], paths: List[str], data: str, with_card
         container=machine.in_container(),
         disks=_disks(home, paths, home_folder),
         pythons=tuple(pythons(home, os.environ)),
-        uv=build.find_uv(home, home_folder),
+        uv=built.find_uv(home, home_folder),
         notes=notes.head(home),
         jobs=tuple(reports),
         unreadable_records=tuple(unreadable),
         measured=tuple(measured),
-        envs_ready=build.ready_keys(envs_folder(data, home_folder)),
+        envs_ready=built.ready_keys(envs_folder(data, home_folder)),
         took_s=round(time.monotonic() - began, 4),
         drain=drains.now(),
     )

@@ -137,7 +137,7 @@ def _grown(tree: str, fill: Callable[[str], None]) -> None:
 
 
 def _lay_entries(home: Home, entries: List[store.Entry], growing: str) -> None:
-    objects = store.object_folder(home)
+    objects = home.objects()
     for folder in dict.fromkeys(entry.path.rpartition("/")[0] for entry in entries):
         _folder("%s/%s" % (growing, folder))
     hands = min(_HANDS_MOST, len(os.sched_getaffinity(0)), len(entries) // _EACH_LEAST)

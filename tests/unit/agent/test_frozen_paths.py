@@ -22,7 +22,7 @@ def test_paths_below_the_state_folder() -> None:
             "job folder": home.job_dir(job),
             "step folder": home.step_dir(job, 2, "command"),
             "store": home.store(),
-            "object": store.object_path(home, "ab" * 32),
+            "object": home.object_path("ab" * 32),
             "tree": store.manifest_path(home, "cd" * 32),
             "trash": home.trash(),
             "trash of records": home.record_trash(),

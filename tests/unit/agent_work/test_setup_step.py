@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from support import P38, REPOSITORY, until
 
-from aicrun.agent import build, store
+from aicrun.agent import built, store
 from aicrun.agent.home import Home
 from aicrun.agent.records import write_record
 from aicrun.hosts.uv import fetch_uv
@@ -94,11 +94,11 @@ def test_packages_are_installed_at_the_final_path_with_the_pushed_uv(
     request = job(setup=setup, source=push({"a.py": b"1"}))
     code, said = ended(home, request)
     assert code == 0, said
-    assert build.is_complete(setup.path, setup.key)
+    assert built.is_complete(setup.path, setup.key)
     python = f"{request.workspace}/jobs/{request.job_id}/.venv/bin/python"
     word = subprocess.run([python, "-c", "import tiny; print(tiny.WORD)"], capture_output=True, check=True).stdout
     assert word == b"here\n"
-    assert build.ready_keys(os.path.dirname(setup.path)) == (setup.key,)
+    assert built.ready_keys(os.path.dirname(setup.path)) == (setup.key,)
     again = ended(home, job(setup=setup, job_id="00000000000000ab", source=request.source))
     assert "is ready" in again[1]
 
@@ -145,7 +145,7 @@ def test_a_missing_package_ends_with_uvs_words_and_ours_last(home: Home, job: Jo
     assert code == 1
     assert "no-such-package-of-ours" in said
     assert said.splitlines()[-1].startswith("aicrun: setup failed: installing the packages: exit code")
-    assert not build.is_complete(setup_of(account).path, setup_of(account).key)
+    assert not built.is_complete(setup_of(account).path, setup_of(account).key)
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_a_killed_builder_leaves_nothing_that_counts_as_ready(home: Home, job: J
     until(lambda: os.path.exists(setup.path))
     going.send_signal(signal.SIGKILL)
     going.communicate(timeout=30)
-    assert not build.is_complete(setup.path, setup.key)
+    assert not built.is_complete(setup.path, setup.key)

@@ -22,7 +22,7 @@ def test_what_is_pushed_is_not_missing_any_more(home: Home) -> None:
     assert store.missing(home, {"tree": "", "hashes": [HASH, HASH]}, b"")[0] == {"missing": [HASH]}
     store.put(home, {"hash": HASH}, ONE)
     assert store.missing(home, {"tree": "", "hashes": [HASH]}, b"")[0] == {"missing": []}
-    assert os.stat(store.object_path(home, HASH)).st_mode & 0o777 == 0o600
+    assert os.stat(home.object_path(HASH)).st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "A" * 64, HASH[:-1], HASH + "0"])
@@ -47,7 +47,7 @@ def test_a_tree_is_complete_when_manifest_and_contents_are_here(home: Home, push
     assert store.complete(home, "0" * 64) == ("0" * 64,)
     source = push({"a.py": ONE, "b/c.py": ONE})
     assert store.complete(home, source.tree) == ()
-    os.unlink(store.object_path(home, HASH))
+    os.unlink(home.object_path(HASH))
     assert store.complete(home, source.tree) == (HASH,)
 
 
@@ -148,7 +148,7 @@ def test_a_tree_that_is_known_need_not_be_listed_again(home: Home, push: Callabl
     assert store.missing(home, {"tree": "0" * 64}, b"")[0] == {"missing": [], "known": False}
     source = push({"a.py": ONE})
     assert store.missing(home, {"tree": source.tree}, b"")[0] == {"missing": [], "known": True}
-    os.unlink(store.object_path(home, HASH))
+    os.unlink(home.object_path(HASH))
     assert store.missing(home, {"tree": source.tree}, b"")[0] == {"missing": [HASH], "known": True}
 
 

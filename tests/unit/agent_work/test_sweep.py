@@ -84,7 +84,7 @@ def test_store_contents_go_when_nobody_asked_for_a_week_but_never_in_their_first
     for raw in (b"old", b"young"):
         digest = hashlib.sha256(raw).hexdigest()
         store.put(home, {"hash": digest}, raw)
-        paths.append(store.object_path(home, digest))
+        paths.append(home.object_path(digest))
     os.utime(paths[0], (OLD, OLD))
     os.utime(paths[1], (NOW - 600, NOW - 600))
     assert [row.path for row in sweep.sweep(home, NOW, older_than_s=0)] == [paths[0]]
@@ -94,7 +94,7 @@ def test_store_contents_go_when_nobody_asked_for_a_week_but_never_in_their_first
 def test_asking_for_a_content_keeps_it(home: Home) -> None:
     digest = hashlib.sha256(b"1").hexdigest()
     store.put(home, {"hash": digest}, b"1")
-    os.utime(store.object_path(home, digest), (OLD, OLD))
+    os.utime(home.object_path(digest), (OLD, OLD))
     store.missing(home, {"tree": "", "hashes": [digest]}, b"")
     assert sweep.sweep(home, NOW) == ()
 

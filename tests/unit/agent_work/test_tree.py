@@ -84,7 +84,7 @@ def test_a_file_below_a_link_is_refused(home: Home, push: Push, job: Job) -> Non
 def test_a_damaged_content_is_found_and_removed_so_that_it_is_sent_again(home: Home, push: Push, job: Job) -> None:
     source = push({"a": b"right"})
     (entry,) = store.manifest(home, source.tree) or []
-    Path(store.object_path(home, entry.content)).write_bytes(b"wrong")
+    Path(home.object_path(entry.content)).write_bytes(b"wrong")
     with pytest.raises(Refused, match="damaged") as caught:
         lay_out(home, job(source=source))
     assert caught.value.token == "store_incomplete"
@@ -93,7 +93,7 @@ def test_a_damaged_content_is_found_and_removed_so_that_it_is_sent_again(home: H
 
 def test_a_store_that_lost_something_says_so(home: Home, push: Push, job: Job) -> None:
     source = push({"a": b"right"})
-    os.unlink(store.object_path(home, (store.manifest(home, source.tree) or [])[0].content))
+    os.unlink(home.object_path((store.manifest(home, source.tree) or [])[0].content))
     with pytest.raises(Refused, match="lacks 1 of the source's contents"):
         lay_out(home, job(source=source))
 
@@ -146,7 +146,7 @@ def test_what_a_large_tree_lacks_is_said_whichever_process_misses_it(
     home: Home, push: Push, job: Job, number: int
 ) -> None:
     source, files = large(push)
-    place = store.object_path(home, hashlib.sha256(files[f"f{number // 50}/{number}"]).hexdigest())
+    place = home.object_path(hashlib.sha256(files[f"f{number // 50}/{number}"]).hexdigest())
     os.unlink(place)
     request = job(source=source)
     with pytest.raises(Refused, match="lacks 1 of the source's contents") as caught:
