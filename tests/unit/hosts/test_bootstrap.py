@@ -28,10 +28,10 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def start(home: Path, python: str, first: bytes, umask: int = 0o022) -> subprocess.Popen[bytes]:
+def start(home: Path, python: str, first: bytes, umask: int = 0o022, **more: str) -> subprocess.Popen[bytes]:
     going = subprocess.Popen(
         [python, *ARGV[1:]],
-        env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin", **more},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -76,6 +76,22 @@ def test_a_host_without_the_agent_asks_for_it_then_keeps_it(home: Path, python: 
     assert first_word(home, build(), python)["answer"]["digest"] == build().digest
     assert first_word(home, build(), python, with_archive=False)["answer"]["digest"] == build().digest
     assert agents(home) == [build().digest]
+
+
+@pytest.mark.parametrize("state", ["", "state", "~/.local/state", "/.local/state/", "/.local/../.local/state"])
+def test_the_agent_is_found_again_however_its_place_is_said(home: Path, state: str) -> None:
+    first_word(home, build())
+    said = f"{home}{state}" if state.startswith("/") else state
+    going = start(home, sys.executable, opening(build(), MARKER, with_archive=False), XDG_STATE_HOME=said)
+    assert reply(going)["answer"]["digest"] == build().digest
+    assert agents(home) == [build().digest]
+
+
+def test_an_agent_elsewhere_is_not_taken_for_one_that_is_here(home: Path, tmp_path: Path) -> None:
+    first_word(home, build())
+    first = opening(build(), MARKER, with_archive=False)
+    going = start(home, sys.executable, first, XDG_STATE_HOME=str(tmp_path / "other"))
+    assert reply(going)["bootstrap"]["word"] == "need"
 
 
 def test_what_is_unpacked_is_private_and_compiled(home: Path) -> None:
