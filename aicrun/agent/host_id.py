@@ -48,7 +48,7 @@ def _is_id(text: str) -> bool:
 
 def _first_line(path: str) -> str:
     try:
-        with open(path, encoding="ascii", errors="replace") as stream:
+        with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.readline(200).strip().lower()
     except OSError:
         return ""

@@ -47,7 +47,7 @@ def memory() -> Tuple[int, Optional[int]]:
     """(total, available) MiB, a container's limit counted; total 0 where it cannot be read."""
     found: Dict[str, int] = {}
     try:
-        with open("/proc/meminfo", encoding="ascii") as stream:
+        with open("/proc/meminfo", encoding="utf-8") as stream:
             for line in stream:
                 name, _, rest = line.partition(":")
                 if name in ("MemTotal", "MemAvailable"):
@@ -163,7 +163,7 @@ def in_container() -> bool:
 
 def _first_words(path: str) -> Tuple[str, ...]:
     try:
-        with open(path, encoding="ascii") as stream:
+        with open(path, encoding="utf-8") as stream:
             return tuple(stream.readline().split())
     except (OSError, ValueError):
         return ()

@@ -43,7 +43,7 @@ class Proc:
 def boot_identity() -> BootIdentity:
     """The boot of this host or container: boot id, pid namespace, start ticks of PID 1 (0 where it is hidden)."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as stream:
             boot_id = stream.read().strip()
     except OSError:
         boot_id = ""
