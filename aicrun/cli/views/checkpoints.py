@@ -14,8 +14,8 @@ _REASONS_MOST = 3
 # A trainer that keeps few writes the next one before it removes one.
 _ROOM_LEAST = 2
 _WIDE = 120
-# What gives way first where a table would be wider than the screen.
-_GIVE_WAY = ("to", "model", "inference", "id", "files", "eval", "loss", "step")
+# What gives way first where a table would be wider than the screen; a name mostly tells the step too.
+_GIVE_WAY = ("to", "model", "inference", "id", "files", "step", "eval", "loss")
 # Its head, whether it holds figures, and a text for each row.
 _Column = tuple[str, bool, list[str]]
 
@@ -30,7 +30,7 @@ def checkpoint_lines(screen: Screen, found: api.Found, seen: api.Checkpointed) -
     shown += ["", *_totals(screen, found, seen)]
     shown += _room(found, seen)
     shown += [f"{counted(seen.omitted, 'older one')} not shown."] if seen.omitted else []
-    shown += _models(screen, seen.checkpoints)
+    shown += _models(screen, found.machine, seen.checkpoints)
     kept = found.report.checkpoints
     # One that is being written, or was seen to be half, is nothing to promise.
     sure = [one.name for one in rows if one.complete in ("yes", "settled")]
@@ -144,14 +144,14 @@ def _line(screen: Screen, texts: list[tuple[str, bool]], widths: list[int], comp
     return "  ".join(parts).rstrip()
 
 
-def _models(screen: Screen, rows: tuple[api.Checkpoint, ...]) -> list[str]:
+def _models(screen: Screen, machine: str, rows: tuple[api.Checkpoint, ...]) -> list[str]:
     """What model they are, and which can be loaded for inference as they are."""
     told = {f"{one.model} ({one.version})" if one.version else one.model for one in rows if one.model}
     models = sorted(map(harmless, told))
     ready = [_name(one) for one in rows if one.inference_ready]
     shown = [f"Model: {some(models, 3)}."] if models else []
     every = len(ready) == len(rows) > 1
-    shown += [f"Ready for inference: {'all of them' if every else some(ready, 3)}."] if ready else []
+    shown += [f"Ready for inference: {f'all on {machine}' if every else some(ready, 3)}."] if ready else []
     return [cut(line, screen.width, screen.mark) for line in shown]
 
 
