@@ -14,6 +14,7 @@ from support import REPOSITORY
 
 from aicrun.cli.main import COMMANDS, cli
 from aicrun.spec.unsupported import NOT_YET, RESERVED
+from aicrun.wire.checkpoint import Checkpoint, Checkpointed
 from aicrun.wire.names import ATTEMPT, CHECKPOINT_DIR, GPU_UUID, GPU_UUIDS, JOB_ID, PORT, RESUME_FROM, VARIABLES
 from aicrun.wire.status import Status
 
@@ -180,3 +181,9 @@ def test_every_document_and_field_of_a_job_is_on_the_page_of_json() -> None:
         assert re.search(rf"\b{field}\b", page), field
     for status in Status:
         assert f"`{status.value}`" in page
+    for kind in (Checkpoint, Checkpointed):
+        for name in kind.__annotations__:
+            assert f"`{name}`" in page, f"docs/json.md does not tell {name} of a checkpoint"
+    sources = "".join(path.read_text("utf-8") for path in (REPOSITORY / "aicrun/cli").rglob("*.py"))
+    for kind in set(re.findall(r'document\("([a-z]+_[a-z]+)"', sources)):
+        assert f"`{kind}`" in page, f"docs/json.md does not tell the kind {kind}"
