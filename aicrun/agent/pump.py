@@ -39,6 +39,7 @@ _MARK_BYTES = 16
 _HEAD = struct.Struct("=10Q")
 _NUMBER = struct.Struct("=Q")
 _COUNT = struct.Struct("=i")
+_LAST_AT = 1
 _BEAT_AT = 8
 _SLOT_AT = (64, 192)
 _DATA_AT = 4096
@@ -100,6 +101,14 @@ class Journal:
     def beat(self) -> None:
         """Show the keeper that output came and was read."""
         _NUMBER.pack_into(self._map, _BEAT_AT, self.beats() + 1)
+
+    def tell_last(self) -> None:
+        """The keeper's word that nothing more is to be waited for; SIGTERM wakes the pump for it."""
+        self._map[_LAST_AT] = 1
+
+    def is_last(self) -> bool:
+        """True once that was said: a SIGTERM without it is somebody else's, and the pipe has a writer still."""
+        return self._map[_LAST_AT] == 1
 
     def plant(self, entry: Entry) -> None:
         """Put random bytes where the end of the `more` bytes of `entry` will come to lie."""
@@ -172,23 +181,30 @@ class Sink(NamedTuple):
 
 
 def run(pipe: int, sink: Sink) -> int:
-    """The whole life of a pump process, up to the end of the pipe or SIGTERM (then what waits is still copied)."""
+    """The whole life of a pump process, up to the end of the pipe or its keeper's word; what waits is copied then.
+
+    From anybody else SIGTERM means nothing: a command whose pipe nobody reads stands still.
+    """
     handles.close_all_but({pipe, *sink.held})
     _null_streams()
-    ending, woken = _end_on_term()
+    woken = _wake_on_term()
     pump = _Pump(pipe, LogWriter(sink.folder, sink.caps), sink.journal, sink.redactor)
     pump.take_up()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     poll.register(woken, select.POLLIN)
     while True:
-        events = poll.poll(0 if ending else pump.patience_ms())
+        is_last = sink.journal.is_last()
+        events = poll.poll(0 if is_last else pump.patience_ms())
         if pump.copy():
             continue
-        at_end = bool(ending) or any(number == pipe and event & _ENDED for number, event in events)
+        at_end = is_last or any(number == pipe and event & _ENDED for number, event in events)
         pump.settle(at_end)
         if at_end:
             break
+        if any(number == woken for number, _ in events):
+            # Unread it would keep the next poll from waiting.
+            os.read(woken, 512)
     pump.finish()
     return 0
 
@@ -359,15 +375,14 @@ def _null_streams() -> None:
     os.close(null)
 
 
-def _end_on_term() -> Tuple[List[int], int]:
-    """(a list that is empty until the pump shall end, a descriptor that becomes readable then)."""
-    seen: List[int] = []
+def _wake_on_term() -> int:
+    """A descriptor that becomes readable when SIGTERM comes, which does nothing else."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     # A handler alone would not end a poll: Python goes on with it.
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, _frame: seen.append(number))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-    return seen, woken
+    return woken

@@ -305,6 +305,7 @@ class _Step:
         os.close(self._pipe)
 
     def _dismiss_pump(self) -> None:
+        self._journal.tell_last()
         for number in (signal.SIGTERM, signal.SIGKILL):
             os.kill(self._pump, number)
             until = time.monotonic() + DRAIN_S

@@ -14,6 +14,7 @@ from support import until
 
 from aicrun.agent import process
 from aicrun.agent.log_files import Caps
+from aicrun.agent.pump import PIPE_BYTES
 from aicrun.wire import names
 from aicrun.wire.codec import to_json
 from aicrun.wire.status import Status, status_of
@@ -61,6 +62,21 @@ def test_a_pump_killed_twenty_times_loses_no_line(rig: Rig) -> None:
         until(lambda size=before: log.stat().st_size > size)
         kill(pump)
         until(lambda pid=pump: not lives(pid))
+    (rig.home / "work/noisy-run/enough").touch()
+    assert status_of(rig.ended(job, 60)).code == 5
+    all_lines(rig, job, 20_000)
+
+
+def test_a_pump_that_others_tell_to_end_goes_on(rig: Rig) -> None:
+    job = rig.start("noisy-run", noisy(rig))
+    main = rig.running(job)
+    log, pump = rig.step(job) / names.LOG, rig.pump(job, main)
+    for _ in range(3):
+        os.kill(pump, signal.SIGTERM)
+        before = log.stat().st_size
+        # More than the pipe holds: it is written only while somebody reads there.
+        until(lambda size=before: log.stat().st_size > size + 2 * PIPE_BYTES)
+    assert rig.pump(job, main) == pump
     (rig.home / "work/noisy-run/enough").touch()
     assert status_of(rig.ended(job, 60)).code == 5
     all_lines(rig, job, 20_000)

@@ -324,6 +324,7 @@ def test_a_pump_that_shall_end_does_so_at_once_and_takes_what_waits(tmp_path: Pa
     os.write(write_end, b"one\n")
     until(lambda: journal.beats() == 1)
     os.write(write_end, b"two\n")
+    journal.tell_last()
     os.kill(pid, signal.SIGTERM)
     # Its pipe is open still, and nothing more comes: it must not sleep over the signal.
     until(lambda: os.waitpid(pid, os.WNOHANG) == (pid, 0), at_most_s=10)
@@ -346,3 +347,36 @@ def test_a_read_that_did_not_happen_is_told_from_one_that_did() -> None:
     entry = Entry(FULL, 100)
     journal.commit(entry)
     assert journal.data(entry) == b"x" * 100
+
+
+def test_a_pump_that_others_tell_to_end_waits_on(tmp_path: Path) -> None:
+    journal = Journal()
+    read_end, write_end = pump.make_pipe()
+    pid = spawn.fork_pump(read_end, pump.Sink(str(tmp_path), SMALL, journal, Redactor()))
+    for number in range(1, 4):
+        os.write(write_end, b"one\n")
+        until(lambda: journal.beats() == number)  # noqa: B023  used at once
+        os.kill(pid, signal.SIGTERM)
+    until(lambda: not pending(pid))
+    state, before = log_files.read_state(str(tmp_path)), processor_ticks(pid)
+    assert state is not None
+    assert not state.done
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 0.5)
+    # It sleeps again, and does not look whether more comes.
+    assert processor_ticks(pid) - before < 10
+    os.close(write_end)
+    assert os.waitpid(pid, 0) == (pid, 0)
+    os.close(read_end)
+    assert served(tmp_path)[0] == b"one\none\none\n"
+
+
+def pending(pid: int) -> bool:
+    """True while a signal waits for that process."""
+    rows = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return any(int(row.split()[1], 16) for row in rows if row.startswith(("SigPnd:", "ShdPnd:")))
+
+
+def processor_ticks(pid: int) -> int:
+    """How much of a processor it has had, in hundredths of a second."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
