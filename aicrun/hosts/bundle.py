@@ -19,8 +19,9 @@ from aicrun.wire.hashes import sha256, tree_hash
 PACKAGE = Path(__file__).resolve().parent.parent
 FOLDERS = ("agent", "wire")
 LICENCE = "pynvml-LICENSE.txt"
-# Many new machines ask for it at the same moment, and packing takes a tenth of a second each time.
-_PACKING = threading.Lock()
+# Many machines ask for it at the same moment, and a cache alone lets each of them read and hash all files; packing
+# takes a tenth of a second each time.
+_BUILDING, _PACKING = threading.Lock(), threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,15 @@ class Bundle:
         return raw.getvalue()
 
 
-@cache
 def build() -> Bundle:
-    """The bundle of this installation, read once for each process."""
+    """The bundle of this installation, read once for each process, however many ask at once."""
+    with _BUILDING:
+        return read()
+
+
+@cache
+def read() -> Bundle:
+    """The bundle of this installation as its files are now; whoever wants the one of this process asks `build`."""
     files = {"aicrun/__init__.py": (PACKAGE / "__init__.py").read_bytes()}
     for folder in FOLDERS:
         for path in sorted((PACKAGE / folder).glob("*.py")):

@@ -166,12 +166,17 @@ def harmless(text: str) -> str:
 
     Lines and columns become spaces, so that no word grows into its neighbour.
     """
+    if text.isascii() and text.isprintable():
+        # Most texts are such, and letter by letter a table of many machines took a large part of the whole survey.
+        return text
     shown = _SEQUENCES.sub("", text).translate(_GAPS)
     return "".join(char for char in shown if char == " " or unicodedata.category(char)[0] not in "CZ")
 
 
 def cells(text: str) -> int:
     """Columns that `text` takes on a terminal."""
+    if text.isascii():
+        return len(text)
     return sum(_cells(char) for char in text)
 
 

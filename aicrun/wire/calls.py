@@ -10,8 +10,6 @@ stands before the first marker line is a banner or a start file's chatter, and i
 (log text, a file), so that nothing is ever base64.
 """
 
-import functools
-import re
 from typing import IO, Any, Dict, List, Optional, Tuple
 
 from aicrun.wire.codec import WireError, dump, load
@@ -164,7 +162,7 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
 
     Lines before the marker are skipped up to `BANNER_CAP_BYTES`, past which it is `NoMarker`.
     """
-    wanted = _reply_head(marker)
+    wanted = marker.encode("ascii") + b" "
     seen, held = b"", b""
     while True:
         line = stream.readline(65536)
@@ -172,10 +170,9 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
             raise ConnectionEnded(seen)
         # A banner without a final newline stands on the marker's own line, and may fill a whole read before it: what
         # a head can begin with is held back then, so that no marker is torn between two reads.
-        match = wanted.search(held + line)
+        sizes = _sizes_behind(wanted, held + line)
         held = b"" if line.endswith(b"\n") else line[-_REPLY_HEAD_BYTES:]
-        if match:
-            sizes = int(match.group(1)), int(match.group(2))
+        if sizes is not None:
             if max(sizes) > JSON_CAP_BYTES:
                 # No answer of ours is so long: a host may lie, and shall not fill the memory of who asks it.
                 raise WireError("a reply of %d bytes is too large" % max(sizes))
@@ -189,9 +186,14 @@ def read_reply(stream: IO[bytes], marker: str) -> Tuple[Dict[str, Any], bytes]:
             raise NoMarker(seen)
 
 
-@functools.lru_cache(maxsize=8)
-def _reply_head(marker: str) -> "re.Pattern[bytes]":
-    return re.compile(re.escape(marker.encode("ascii")) + rb" (\d{1,12}) (\d{1,15})\n\Z")
+def _sizes_behind(wanted: bytes, line: bytes) -> Optional[Tuple[int, int]]:
+    """The sizes that stand behind the last `wanted` to the end of the line; None when there is no whole head."""
+    # By hand as well: each connection has a marker of its own, and a pattern of it serves two replies.
+    _, found, rest = line.rpartition(wanted)
+    try:
+        return _sizes(rest) if found else None
+    except WireError:
+        return None
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import io
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from support import REPOSITORY
 
 from aicrun.agent.digest import agent_digest
-from aicrun.hosts.bundle import build, digest_of
+from aicrun.hosts.bundle import build, digest_of, read
 
 
 def test_two_builds_give_equal_bytes() -> None:
     first = build()
-    build.cache_clear()
+    read.cache_clear()
     assert build().digest == first.digest
     assert build().archive == first.archive
+
+
+def test_many_machines_at_once_have_it_read_once() -> None:
+    read.cache_clear()
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda _: build(), range(64)))
+    assert all(one is found[0] for one in found)
+    assert read.cache_info().misses == 1
 
 
 def test_it_holds_agent_and_wire_and_nothing_else_of_ours() -> None:
