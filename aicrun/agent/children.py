@@ -41,12 +41,17 @@ class Ended:
 
 
 def prepare() -> None:
-    """Undo what this process may have inherited: no signal ignored, exactly `WAKE` blocked, so that none is missed."""
+    """Undo what this process may have inherited: no signal ignored, exactly `WAKE` blocked, so that none is missed.
+
+    But for two, which say what a refused write says as well, and would end who writes: a reader is gone (SIGPIPE), or
+    the login limits the size of files (SIGXFSZ).
+    """
     for number in signal.valid_signals():
         # 32 and 33 belong to the C library's threads.
         if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
             signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, WAKE)
 
 

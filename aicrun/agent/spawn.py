@@ -6,6 +6,7 @@ unexecuted when the keeper dies first.
 
 import json
 import os
+import signal
 import sys
 import time
 from typing import Callable, NoReturn, Optional, Tuple
@@ -184,6 +185,8 @@ def _child(child: _Child) -> NoReturn:
 
 def _run_here(deed: Callable[[], Optional[int]]) -> None:
     """Do it in this process and leave with its exit code; returns when it gave none."""
+    # As in an interpreter of its own: a write past the login's limit says so. What it executes finds the default.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     # Those of the keeper were made for other files, and in the language of its login.
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)

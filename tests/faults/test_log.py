@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -307,6 +308,26 @@ def test_a_full_disk_drops_output_and_nothing_else(rig: Rig, small_disk: Path) -
     assert log.read_bytes()[:20] == b"000000000\n000000001\n"
     assert not filler.exists()
     assert (rig.record("full-run", job) / names.END).exists()
+
+
+def test_a_limit_on_the_size_of_files_drops_output_and_nothing_else(rig: Rig) -> None:
+    """`ulimit -f` in a login: the kernel sends SIGXFSZ to whoever writes past it, and that is for the command alone."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE), 64 * 1024
+    command = f"grep SigIgn /proc/self/status; {lines(rig, 200_000)}; head -c {2 * most} /dev/zero > big"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        # The agent starts under it, and so does all that it starts.
+        rig.call("jobs")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    job = rig.start("small-files-run", command)
+    report = rig.ended(job, 60)
+    # As a shell says it of a program that this signal ended: the command finds it as it is everywhere.
+    assert status_of(report).code == 128 + signal.SIGXFSZ
+    assert int(rig.log(job).split()[1], 16) >> (signal.SIGXFSZ - 1) & 1 == 0
+    step = next(step for step in report.steps if step.step == "command")
+    assert (rig.step(job) / names.LOG).stat().st_size == most
+    assert step.log_dropped_bytes >= 2_000_000 - most
 
 
 def test_a_log_that_cannot_even_be_made_never_blocks_the_run(rig: Rig) -> None:
