@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 from frozen import frozen
 from support import REPOSITORY, Person
+
+from aicrun.hosts.bundle import build
+from aicrun.wire.calls import write_request
 
 # Prints the modules that a command had imported when it ended, behind its own output.
 PROGRAM = """
@@ -73,3 +77,63 @@ def test_the_modules_each_quick_command_imports(person: Person) -> None:
 def test_the_package_itself_imports_nothing() -> None:
     text = Path(REPOSITORY / "aicrun/__init__.py").read_text("utf-8")
     assert "import " not in text.split('"""')[2]
+
+
+# An agent is a process of its own for each command of a client: what it loads is time and processor of each.
+AGENT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import boot
+boot.main(["serve"])
+sys.stderr.write("\\n" + json.dumps(sorted(sys.modules)))
+"""
+DEAR = (
+    "dataclasses",
+    "inspect",
+    "glob",
+    "signal",
+    "subprocess",
+    "threading",
+    "string",
+    "ctypes.util",
+    "mmap",
+    "resource",
+)
+OF_STARTS = (
+    "aicrun.agent.keeper",
+    "aicrun.agent.keepers",
+    "aicrun.agent.launch",
+    "aicrun.agent.pump",
+    "aicrun.agent.build",
+)
+OF_JOBS = ("aicrun.agent.jobs", "aicrun.agent.facts", "aicrun.agent.environment", "aicrun.wire.status")
+
+
+def _loaded_by_agent(folder: Path, home: Path, **question: object) -> set[str]:
+    asked = io.BytesIO()
+    write_request(asked, "hello", {"marker": "a" * 32, "protocol": [1, 1], "digest": ""})
+    if question:
+        write_request(asked, "survey", {"question": question})
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", AGENT, str(folder)],
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
+        input=asked.getvalue(),
+        capture_output=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert b'"refused"' not in ran.stdout
+    return set(json.loads(ran.stderr.splitlines()[-1]))
+
+
+def test_an_agent_loads_what_the_question_needs(tmp_path: Path) -> None:
+    for path, content in build().files:
+        place = tmp_path / "agent" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    folder = tmp_path / "agent"
+    # The first one sweeps, and asks each Python for its version, once for all.
+    _loaded_by_agent(folder, tmp_path, runs=[], cards=True)
+    assert not _below(_loaded_by_agent(folder, tmp_path), (*DEAR, *OF_STARTS, *OF_JOBS, "aicrun.wire.jobs", "ctypes"))
+    assert not _below(_loaded_by_agent(folder, tmp_path, runs=[], cards=True), (*DEAR, *OF_STARTS, *OF_JOBS))
+    assert _below(_loaded_by_agent(folder, tmp_path, runs=["sft-run"], cards=True), OF_JOBS)
