@@ -77,7 +77,7 @@ class CardHold:
             drained = drain_marks.seen(folder)
             if drained is not None and request.queue_wait_s <= 0:
                 raise drain_marks.refusal(drained, "queue.wait is 0, so that the run does not wait")
-            if not self.take() and request.queue_wait_s <= 0 and not self._held_by_named():
+            if not self._taken() and request.queue_wait_s <= 0 and not self._held_by_named():
                 raise self._busy()
             if self._lease is not None and request.queue_wait_s <= 0 and not self.check():
                 raise self._busy()
@@ -90,7 +90,18 @@ class CardHold:
             note(self._job_dir, "queued", detail=self._said.why if self._said is not None else "")
 
     def take(self) -> bool:
-        """Try for the cards when it is this job's turn; True once they are its. Cheap; raises `Refused` (no_lock)."""
+        """Try for the cards when it is this job's turn; True once they are its. Cheap; raises `Refused` (no_lock).
+
+        What cannot be looked at now is no refusal: the next call looks again.
+        """
+        try:
+            return self._taken()
+        except OSError:
+            return False
+
+    def _taken(self) -> bool:
+        if self._ticket is not None:
+            self._ticket.repeat()
         if self._lease is not None or self._ticket is None:
             return True
         if self.is_paused:
@@ -178,10 +189,7 @@ class CardHold:
             time.sleep(FIRST_TICK_S)
 
     def pause(self, why: str) -> None:
-        """Free the cards for others and keep the place in line; `take` and `check` begin anew after `go_on`.
-
-        Raises `OSError` when the ticket's words cannot be written; then nothing was freed, and it may be called again.
-        """
+        """Free the cards for others and keep the place in line; `take` and `check` begin anew after `go_on`."""
         self.env, self._checked_at = {}, 0.0
         if self._ticket is None:
             return
@@ -195,7 +203,7 @@ class CardHold:
         self._say(InLine(tuple(sorted(self._request.cards)), why=why))
 
     def go_on(self) -> None:
-        """The pause is over: stand in line again, at the old place and with the whole time to wait; as `pause`."""
+        """The pause is over: stand in line again, at the old place and with the whole time to wait."""
         self._since = time.monotonic()
         if self._ticket is not None:
             self._ticket.say(line.WAITING)

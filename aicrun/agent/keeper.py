@@ -233,7 +233,7 @@ class Keeper:
         if made.exits[-1].code != 0 or made.exits[-1].stop_sent or self._wishes.stop() is not None:
             return
         if self._cards.is_paused:
-            insist(self._cards.go_on)
+            self._cards.go_on()
         while self._at_turn():
             telemetry.set_aside(self._job_dir, made.number)
             made.begin()
@@ -243,10 +243,10 @@ class Keeper:
             self._cards.drain()
             if not made.follows():
                 break
-            insist(lambda: self._cards.pause(made.words))
+            self._cards.pause(made.words)
             if not made.wait():
                 break
-            insist(self._cards.go_on)
+            self._cards.go_on()
         else:
             if not made.is_due:
                 return

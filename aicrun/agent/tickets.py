@@ -5,6 +5,7 @@ whose turn it is (`line.py`). Names and words are frozen by `tests/golden/locks_
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -49,13 +50,17 @@ class Words:
 
 @lean.dataclass
 class Held:
-    """A ticket of this process. `handle` is its lock; pump and command inherit it, only `keeper` ends it."""
+    """A ticket of this process. `handle` is its lock; pump and command inherit it, only `keeper` ends it.
+
+    `is_said`: its file holds `words`, as they are now.
+    """
 
     folder: LockFolder
     number: int
     words: Words
     handle: int
     keeper: int
+    is_said: bool = True
 
     @property
     def name(self) -> str:
@@ -70,20 +75,44 @@ class Held:
         return line.Ticket(self.number, words.job_id, os.geteuid(), True, *told)
 
     def say(self, says: str) -> None:
-        """Replace its words by `waiting`, `holds`, `pauses` or nothing, of now."""
+        """Replace its words by `waiting`, `holds`, `pauses` or nothing, of now.
+
+        Words are a courtesy, the lock is what counts. Where they cannot be written the old ones go, unless they say
+        less than is true: a ticket never says more than is held. `repeat` tries again.
+        """
         self.words = lean.replace(self.words, says=says, since_s=now_s())
-        temporary = _written(self.folder, self.words)
-        os.rename(temporary, self.name + WORDS_SUFFIX, src_dir_fd=self.folder.handle, dst_dir_fd=self.folder.handle)
+        self.is_said = False
+        self.repeat()
+        if not self.is_said and says in ("", line.PAUSES):
+            self._unlink(self.name + WORDS_SUFFIX)
+
+    def repeat(self) -> None:
+        """Write the words of now where that was not possible before."""
+        if self.is_said:
+            return
+        try:
+            temporary = _written(self.folder, self.words)
+        except OSError:
+            return
+        folder = self.folder.handle
+        try:
+            os.rename(temporary, self.name + WORDS_SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+            self.is_said = True
+        except OSError:
+            self._unlink(temporary)
 
     def end(self) -> None:
         """Leave the line for good: the files go first, so that nobody finds words without a lock."""
         if os.getpid() != self.keeper:
             raise RuntimeError("only the keeper that took a ticket may end it")
         for name in (self.name, self.name + WORDS_SUFFIX):
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=self.folder.handle)
+            self._unlink(name)
         fcntl.flock(self.handle, fcntl.LOCK_UN)
         os.close(self.handle)
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=self.folder.handle)
 
 
 def now_s() -> float:
@@ -192,9 +221,14 @@ def _link(folder: LockFolder, old: str, new: str) -> None:
 def _written(folder: LockFolder, words: Words) -> str:
     name = ".w-%s" % os.urandom(8).hex()
     handle = os.open(name, os.O_WRONLY | _NEW, 0o600, dir_fd=folder.handle)
+    raw = dump(dict(lean.asdict(words), schema=WORDS_SCHEMA))
     try:
         os.fchmod(handle, 0o644)
-        os.write(handle, dump(dict(lean.asdict(words), schema=WORDS_SCHEMA)))
+        if os.write(handle, raw) != len(raw):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.unlink(name, dir_fd=folder.handle)
+        raise
     finally:
         os.close(handle)
     return name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from fake_nvml.driver import can_be_built
-from faults.test_cards_and_line import Box
+from faults.test_cards_and_line import B, Box
 from support import P38, until
 
 from aicrun.agent.card_users import can_be_known
 from aicrun.wire.codec import to_json
-from aicrun.wire.jobs import Retry
+from aicrun.wire.jobs import Retry, Upload
 from aicrun.wire.status import Status, status_of
 
 pytestmark = pytest.mark.skipif(not can_be_built(), reason="no C compiler for the simulated driver")
@@ -27,6 +29,8 @@ def box(tmp_path: Path) -> Iterator[Box]:
     # On the oldest Python that a host may have, where it is there: the other suites take the newest.
     host = Box(tmp_path, str(P38 or sys.executable))
     yield host
+    host.rig.close()
+    subprocess.run(["umount", str(host.locks)], capture_output=True, check=False)
     host.close()
 
 
@@ -133,3 +137,46 @@ def test_a_keeper_that_is_killed_in_the_pause_holds_no_card_and_no_place(box: Bo
     assert (box.held(), box.tickets()) == (False, 0)
     second = box.start("true")
     assert status_of(box.rig.ended(second)).status is Status.SUCCEEDED
+
+
+@pytest.mark.parametrize("trouble", ["full", "gone"])
+def test_a_lock_folder_that_takes_no_words_any_more_ends_no_run_and_keeps_none(box: Box, trouble: str) -> None:
+    if trouble == "full":
+        _small_disk(box.locks)
+    target = box.rig.home / "target"
+    ends = box.rig.home / "ends"
+    saves = 'echo w > "$AICRUN_CHECKPOINT_DIR/w"; echo > saved'
+    job = box.start(
+        f"{saves}; until [ -e {ends} ]; do sleep 0.05; done",
+        checkpoints=str(box.rig.home / "saved"),
+        upload=Upload(f"file:{target}", "file", f"file:{target}"),
+    )
+    tried = box.start("exit 75", cards=(B,), retry=RULE)
+    until(lambda: (box.rig.home / "work/run-1/saved").exists() and box.rig.report(tried).next_attempt is not None)
+    until(lambda: not box.held(B))
+    _spoil(box.locks, trouble)
+    ends.touch()
+    assert status_of(box.rig.ended(job)).status is Status.SUCCEEDED
+    assert (target / "w").exists()
+    # The one that is tried again: a full folder takes its card, of one that is gone there is none to take.
+    go_on(box, tried)
+    ended = box.rig.ended(tried)
+    assert ended.attempt == (2 if trouble == "full" else 1)
+    assert ended.next_attempt is None or ended.next_attempt.not_made == "card"
+    assert not list(box.locks.rglob(".w-*"))
+
+
+def _small_disk(folder: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can mount")
+    words = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=1777", "tmpfs", str(folder)]
+    subprocess.run(words, check=True)
+
+
+def _spoil(folder: Path, trouble: str) -> None:
+    if trouble == "gone":
+        shutil.rmtree(folder / "aicrun")
+        return
+    with contextlib.suppress(OSError), (folder / "filler").open("wb", buffering=0) as stream:
+        while True:
+            stream.write(b"x" * 4096)
