@@ -5,6 +5,7 @@ Only root mounts; elsewhere the test is skipped visibly. No product code may imp
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -30,3 +31,12 @@ def mounted(place: Path, *order: str, end: Callable[[], object]) -> Iterator[Pat
 def small(place: Path, options: str, *, end: Callable[[], object]) -> AbstractContextManager[Path]:
     """One in memory, as small as the `options` of tmpfs say."""
     return mounted(place, "-t", "tmpfs", "-o", options, "tmpfs", end=end)
+
+
+def fill(path: Path) -> None:
+    """Use all the room that is left."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            os.write(handle, b"x" * 4096)
+    os.close(handle)

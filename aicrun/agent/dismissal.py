@@ -10,7 +10,7 @@ from typing import Optional
 
 from aicrun.agent import children, units
 from aicrun.agent.history import note
-from aicrun.agent.records import write_record
+from aicrun.agent.records import write_kept
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import names
 from aicrun.wire.jobs import StopIntent
@@ -45,10 +45,15 @@ class Dismissal:
         raise children.Leave("supervisor_lost", around)
 
     def _stop(self) -> None:
-        path = os.path.join(self._job_dir, names.STOP)
-        if self._wishes.any_stop() is None:
-            write_record(path, StopIntent(BY, self._wishes.limits().grace_s, time.time()))
-            note(self._job_dir, "stop_asked", by=BY)
+        if self._wishes.any_stop() is not None:
+            return
+        intent = StopIntent(BY, self._wishes.limits().grace_s, time.time())
+        try:
+            write_kept(os.path.join(self._job_dir, names.STOP), intent)
+        except OSError:
+            # Full, or gone: the manager waits for an end, and the job's end, whose room is reserved, tells the stop.
+            self._wishes.ask(intent)
+        note(self._job_dir, "stop_asked", by=BY)
 
 
 def _around() -> str:

@@ -218,7 +218,6 @@ class Keeper:
         folder = self._home.step_dir(self._request.job_id, attempt, "upload")
         if os.path.exists(folder):
             set_aside(folder)
-        self._wishes = Wishes(self._job_dir, self._record_dir, self._request)
         result = self._step("upload", attempt)
         if not os.path.exists(os.path.join(self._job_dir, names.UPLOAD_ONLY)):
             insist(lambda: write_record(os.path.join(self._record_dir, names.UPLOAD_EXIT), result))

@@ -71,6 +71,16 @@ def give_room(path: str) -> bool:
     return True
 
 
+def write_kept(path: str, record: Any) -> None:
+    """`write_record`, on a full disk into what `keep_room` took for it. Raises `OSError` when that is used up too."""
+    try:
+        write_record(path, record)
+    except OSError as error:
+        if error.errno not in FULL or not give_room(path):
+            raise
+        write_record(path, record)
+
+
 def read_record(path: str, kind: Type[T]) -> Optional[T]:
     """The record at `path`, None when there is none; raises `Unreadable` (torn) or `NewerRecord`."""
     data = read_json(path)

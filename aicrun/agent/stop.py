@@ -11,7 +11,7 @@ from aicrun.agent import bodies, decide, jobs, launch
 from aicrun.agent.history import note
 from aicrun.agent.home import Home
 from aicrun.agent.kept import Supervision
-from aicrun.agent.records import FULL, Unreadable, give_room, read_record, write_record
+from aicrun.agent.records import Unreadable, read_record, write_kept
 from aicrun.wire import names
 from aicrun.wire.jobs import JobReport, JobRequest, Limits, StopIntent
 
@@ -50,20 +50,11 @@ def _ask(home: Home, report: JobReport, by: str, grace_s: Optional[int]) -> None
     before = read_record(path, StopIntent) if os.path.exists(path) else None
     intent = _intent(before, _runs_since(report), by, grace_s if grace_s is not None else _grace_s(home, report))
     if intent != before:
-        _write(path, intent)
+        write_kept(path, intent)
     if before is None or intent.at != before.at:
         note(folder, "stop_asked", by=by)
     if not launch.poke(job_dir):
         launch.detach("stopper", folder)
-
-
-def _write(path: str, intent: StopIntent) -> None:
-    try:
-        write_record(path, intent)
-    except OSError as error:
-        if error.errno not in FULL or not give_room(path):
-            raise
-        write_record(path, intent)
 
 
 def _intent(before: Optional[StopIntent], runs_since: float, by: str, grace_s: int) -> StopIntent:

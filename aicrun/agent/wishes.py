@@ -25,6 +25,7 @@ class Wishes:
         self._seen: Dict[str, Tuple[int, int, int]] = {}
         self._read: Dict[str, object] = {}
         self._served = -1.0
+        self._asked: Optional[StopIntent] = None
 
     def stop(self) -> Optional[StopIntent]:
         """The stop that is asked for and not served yet."""
@@ -34,7 +35,11 @@ class Wishes:
     def any_stop(self) -> Optional[StopIntent]:
         """The stop intent, served or not."""
         found = [intent for path in self._stop_paths for intent in (self._current(path, StopIntent),) if intent]
-        return found[-1] if found else None
+        return found[-1] if found else self._asked
+
+    def ask(self, intent: StopIntent) -> None:
+        """A stop that no disk took: it counts for as long as this process lives, unless a file says another."""
+        self._asked = intent
 
     def served(self, intent: StopIntent) -> None:
         """A stop has ended its step: what runs after it (an upload, always) is not stopped by it."""

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from agent_rig import lives, state_of
 from fake_systemd import Host
+from small_disk import fill, small
 from support import until
 
+from aicrun.agent.records import ROOM
+from aicrun.wire import names
 from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import Retry, Setup, Upload
 from aicrun.wire.status import Status
@@ -160,6 +163,25 @@ def test_a_stopped_unit_is_a_stopped_run(host: Host) -> None:
     assert host.rig.standing(job_id).status is Status.STOPPED
     assert report.stop is not None
     assert report.stop.by == "systemctl stop"
+
+
+@pytest.mark.parametrize("room", (True, False), ids=("the kept room", "nothing"))
+def test_a_unit_is_stopped_on_a_full_disk(host: Host, room: bool) -> None:
+    with small(host.rig.home / ".local/state", "size=4m", end=host.close) as disk:
+        job_id = started(host, f"trap 'exit 4' TERM; {STAYS}")
+        pid, filler = host.rig.running(job_id), disk / "filler"
+        if not room:
+            (host.rig.folder(job_id) / (names.STOP + ROOM)).unlink()
+        fill(filler)
+        host.dismiss(job_id)
+        until(lambda: not lives(host.rig.keeper(job_id)))
+        assert not lives(pid)
+        assert (host.rig.folder(job_id) / names.STOP).exists() == room
+        filler.unlink()
+        standing, stop = host.rig.standing(job_id), host.rig.report(job_id).stop
+        assert (standing.status, standing.code) == (Status.STOPPED, 4)
+        assert stop is not None
+        assert stop.by == "systemctl stop"
 
 
 def test_a_session_that_is_ended_is_unknown_and_named(host: Host) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from agent_rig import Refusal, Rig
+from small_disk import fill
 from support import until
 
 from aicrun.agent import log_files
@@ -282,15 +283,6 @@ def test_an_agent_whose_client_left_does_not_wait_for_the_log_to_grow(rig: Rig) 
         began = time.monotonic()
     assert time.monotonic() - began < 30
     rig.call("stop", job_id=job, by="ana@laptop", grace_s=0)
-
-
-def fill(path: Path) -> None:
-    """Use all the room that is left."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-    with pytest.raises(OSError, match="No space"):
-        while True:
-            os.write(handle, b"x" * 4096)
-    os.close(handle)
 
 
 def test_a_full_disk_drops_output_and_nothing_else(rig: Rig, small_disk: Path) -> None:
