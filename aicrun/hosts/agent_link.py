@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from aicrun.errors import AgentBroken, AicrunError, HostRefused, HostUnreachable, Way
+from aicrun.hosts.alarm import after
 from aicrun.hosts.bootstrap import ARGV, opening
 from aicrun.hosts.bundle import Bundle
 from aicrun.hosts.ssh_faults import DROPPED, first_lines
@@ -341,7 +342,7 @@ class Watch:
         self._heard_at = time.monotonic()
         self._lock = threading.Lock()
         self._is_over = False
-        self._timer = self._started(deadline_s)
+        self._alarm = after(deadline_s, self._look)
 
     def restart(self) -> None:
         """Begin to count anew."""
@@ -355,13 +356,7 @@ class Watch:
         """Count no more: once this returned the channel is not touched, though a look was going on."""
         with self._lock:
             self._is_over = True
-            self._timer.cancel()
-
-    def _started(self, after_s: float) -> threading.Timer:
-        timer = threading.Timer(after_s, self._look)
-        timer.daemon = True
-        timer.start()
-        return timer
+            self._alarm.cancel()
 
     def _look(self) -> None:
         with self._lock:
@@ -369,7 +364,7 @@ class Watch:
             if self._is_over:
                 return
             if left > 0:
-                self._timer = self._started(left)
+                self._alarm = after(left, self._look)
             else:
                 self.passed = True
                 self._channel.abort()

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from aicrun.hosts.alarm import after
+
 # In the time after which is asked.
 _LOOKS_EACH = 8
 _AHEAD_BYTES = 64 * 1024
@@ -72,20 +74,25 @@ class Pulse:
         self._ask, self._connection, self._every_s, self._most = ask, connection, every_s, most
         self._over = threading.Event()
         self._asking: threading.Thread | None = None
-        threading.Thread(target=self._watch, daemon=True).start()
+        # Most connections are over before their first silence: none has a thread until then.
+        self._alarm = after(every_s, self._look)
 
     def stop(self) -> None:
         """Ask no more."""
         self._over.set()
+        self._alarm.cancel()
 
-    def _watch(self) -> None:
+    def _look(self) -> None:
         sock = self._connection.sock
-        while not self._over.wait(max(sock.heard_at + self._every_s - time.monotonic(), 0.0)):
-            if not self._answered():
-                # Why it ended, for whoever finds it so.
-                self.said = f"nothing was heard for {self._every_s * self._most:.0f}s"
-                self._connection.close()
-                return
+        if sock.heard_at + self._every_s <= time.monotonic() and not self._over.is_set() and not self._answered():
+            # Why it ended, for whoever finds it so.
+            self.said = f"nothing was heard for {self._every_s * self._most:.0f}s"
+            self._connection.close()
+        elif not self._over.is_set():
+            self._alarm = after(max(sock.heard_at + self._every_s - time.monotonic(), 0.0), self._look)
+            if self._over.is_set():
+                # Stopped meanwhile, when this one was not there to be cancelled.
+                self._alarm.cancel()
 
     def _answered(self) -> bool:
         """True as soon as anything came since the question, or nobody wants to know any more.

@@ -22,6 +22,7 @@ import paramiko
 
 from aicrun.errors import AicrunError, HostUnreachable
 from aicrun.hosts import ssh_faults
+from aicrun.hosts.alarm import after
 from aicrun.hosts.known_hosts import KnownKey, keys_for, text_of
 from aicrun.hosts.piped import STDERR_CAP_BYTES
 from aicrun.hosts.pulse import Pulse, heard_of
@@ -180,14 +181,13 @@ class FabricTransport:
     def run(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> tuple[int, bytes, bytes]:
         """Run `argv` to its end: (exit code, stdout, stderr); raises `HostUnreachable` after `timeout_s`."""
         channel = self.open(argv)
-        timer = threading.Timer(timeout_s, channel.abort)
-        timer.start()
+        late = after(timeout_s, channel.abort)
         try:
             threading.Thread(target=_write_all, args=(channel.stdin, stdin), daemon=True).start()
             out = channel.stdout.read()
             said, code = channel.stderr_text(), channel.close(timeout_s)
         finally:
-            timer.cancel()
+            late.cancel()
         if code is None:
             raise HostUnreachable("AIC-E591", f"{self.name} gave no answer within {timeout_s:.0f}s")
         return code, out, said.encode()
