@@ -17,6 +17,11 @@ RUNS = 'while [ "$1" != -- ]; do shift; done; shift; setsid "$@" </dev/null >/de
 HANGS = "sleep 1000"
 
 
+def tells(state: str) -> str:
+    """What `systemctl` does: its version, and by `state` how its manager is."""
+    return f"case \"$*\" in *is-system-running*) {state};; *) echo 'systemd 252 (252.38-1~deb12u1)';; esac"
+
+
 class Host:
     """A rig that believes in a systemd, whose tools are what a test writes."""
 
@@ -40,7 +45,7 @@ class Host:
             "AICRUN_TEST_RUNTIME_DIR": str(self.runtime),
             "AICRUN_TEST_CGROUP": "/user.slice/user-4711.slice/session-3.scope",
         }
-        self.tool("systemctl", "echo 'systemd 252 (252.38-1~deb12u1)'")
+        self.tool("systemctl", tells("echo running"))
         self.tool("systemd-run", RUNS)
         self.tool("loginctl", "exit 0")
         self.tool("busctl", "printf 'b false\\nas 0\\nas 1 \"root\"\\n'")

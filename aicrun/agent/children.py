@@ -21,7 +21,7 @@ class Lost(Exception):
 
 
 class Leave(Exception):
-    """All around this process is being ended, and it with it; `reason` as in `Lost`."""
+    """All around this process is being ended, and it with it; `reason` as in `Lost`, "" when nobody can say yet."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

@@ -36,9 +36,15 @@ class Dismissal:
         if units.name_of(sender) != _MANAGER:
             return
         tools = units.Tools(os.environ, ASK_S)
-        if units.stopping("A", tools):
+        host = units.stopping("A", tools)
+        if host:
             raise children.Leave("reboot", "the machine was shut down")
-        if self._unit and not (self._mode == "B" and units.stopping("B", tools)):
+        own = self._unit and self._mode == "B"
+        user = units.stopping("B", tools) if own else False
+        if host is None or user is None:
+            # No stop of a person's may be made of it. Whether it was a shutdown shows in the next start of the machine.
+            raise children.Leave("", "the service manager ended this keeper, and systemctl did not tell for what")
+        if self._unit and not user:
             self._stop()
             return
         around = "its user manager was ended" if self._unit else "the service manager ended %s" % _around()

@@ -226,8 +226,9 @@ class _Step:
     def _leave(self, word: children.Leave) -> children.Ended:
         """The service manager ends us: pass it on and see the step out. How it ends now is no end of its own.
 
-        Raises `children.Lost` for a command, which has run and whose end must be told; else `Leave` again. Only what a
-        stop was sent to before is an end as every other.
+        Raises `children.Lost` for a command, which has run and whose end must be told; else, and while the reason is
+        not known, `Leave` again: who asks next sees whether it is another boot. Only what a stop was sent to before is
+        an end as every other.
         """
         self._ending.begin(float(self._wishes.limits().grace_s))
         ended = children.ended(self._child.pid)
@@ -239,7 +240,7 @@ class _Step:
         if self._ending.stop_sent:
             return ended
         self._drain()
-        if self._order.step != "command":
+        if self._order.step != "command" or not word.reason:
             raise word
         how = "code %d" % ended.code if ended.code is not None else "signal %d" % (ended.signal or 0)
         raise children.Lost("%s; told to end, its command ended with %s" % (word, how), word.reason)

@@ -37,6 +37,8 @@ TOOL_S = 5
 MANAGER_COMES_S = 3.0
 STOP_MORE_S = 30
 STOP_GRACE_MOST_S = 600
+# systemctl(1), without `offline` and `unknown`: with these it did not reach its manager.
+_STATES = ("initializing", "starting", "running", "degraded", "maintenance", "stopping")
 _USUAL_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 _PREFIX = "aicrun-"
 _NAMES = pattern(r'"((?:[^"\\]|\\.)*)"')
@@ -251,11 +253,15 @@ def forget_failed(mode: str, unit: str, tools: Tools) -> None:
     tools.ask("systemctl", *scope, "--no-ask-password", "reset-failed", unit)
 
 
-def stopping(mode: str, tools: Tools) -> bool:
-    """True when the manager that runs a unit of this mode (C and D: the system's) is shutting down."""
+def stopping(mode: str, tools: Tools) -> Optional[bool]:
+    """True when the manager that runs a unit of this mode (C and D: the system's) is shutting down; None: no answer.
+
+    Late in a shutdown it gives none any more.
+    """
     scope = ("--user",) if mode == "B" else ()
     # It ends with a code of its own for every state but `running`, so only what it printed counts.
-    return tools.ask("systemctl", *scope, "is-system-running").printed.strip() == "stopping"
+    state = tools.ask("systemctl", *scope, "is-system-running").printed.strip()
+    return state == "stopping" if state in _STATES else None
 
 
 def _limits(mode: str) -> Tuple[str, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from agent_rig import lives, state_of
-from fake_systemd import Host
+from fake_systemd import HANGS, Host, tells
 from small_disk import fill, small
 from support import until
 
@@ -32,7 +32,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 def shuts_down(host: Host) -> None:
     """From now on the manager says that it is stopping, with a code of its own, as it does."""
-    host.tool("systemctl", "case \"$*\" in *running*) echo stopping; exit 1;; *) echo 'systemd 252 (252.1)';; esac")
+    host.tool("systemctl", tells("echo stopping; exit 1"))
 
 
 def started(host: Host, command: str) -> str:
@@ -182,6 +182,38 @@ def test_a_unit_is_stopped_on_a_full_disk(host: Host, room: bool) -> None:
         assert (standing.status, standing.code) == (Status.STOPPED, 4)
         assert stop is not None
         assert stop.by == "systemctl stop"
+
+
+MUTE = ("echo 'Failed to connect to bus: Connection refused' >&2; exit 1", "echo offline; exit 1", HANGS)
+
+
+@pytest.mark.parametrize("says", MUTE, ids=("no bus", "offline", "hangs"))
+def test_an_end_that_nobody_explains_is_no_stop(host: Host, says: str) -> None:
+    job_id = started(host, f"trap 'exit 0' TERM; {STAYS}")
+    pid = host.rig.running(job_id)
+    host.tool("systemctl", tells(says))
+    host.dismiss(job_id)
+    until(lambda: not lives(host.rig.keeper(job_id)))
+    assert not lives(pid)
+    standing, report = host.rig.standing(job_id), host.rig.report(job_id)
+    assert (standing.status, standing.reason, report.stop) == (Status.UNKNOWN, "supervisor_lost", None)
+
+
+@pytest.mark.parametrize("runs", (True, False), ids=("unit", "session"))
+def test_an_end_that_nobody_explains_is_a_reboot_after_one(host: Host, runs: bool) -> None:
+    if not runs:
+        host.tool("systemd-run", "exit 1")
+    job_id = started(host, f"trap 'exit 0' TERM; {STAYS}")
+    keeper, folder = host.rig.keeper(job_id), host.rig.folder(job_id)
+    host.tool("systemctl", tells(MUTE[0]))
+    host.dismiss(job_id)
+    until(lambda: not lives(keeper))
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    for path in (folder / names.LAUNCH, *folder.rglob(names.STEP_START)):
+        path.write_text(path.read_text().replace(boot, "00000000-0000-0000-0000-000000000000"))
+    standing = host.rig.standing(job_id)
+    assert (standing.status, standing.reason) == (Status.UNKNOWN, "reboot")
+    assert b"systemctl did not tell for what" in (folder / names.KEEPER_ERR).read_bytes()
 
 
 def test_a_session_that_is_ended_is_unknown_and_named(host: Host) -> None:
