@@ -126,7 +126,7 @@ def _no_diff(found: api.Found) -> str:
     type=click.Choice(STEPS),
     metavar="STEP",
     default=None,
-    help="The log of setup, preflight, command, upload, or early (uploads meanwhile); default: the command, if it started.",
+    help="The log of setup, preflight, command, upload, or early (uploads meanwhile); default: the command, if begun.",
 )
 @click.option(
     "--attempt", type=click.IntRange(min=1), metavar="N", default=None, help="Of this attempt; default: the newest."
