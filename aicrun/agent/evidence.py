@@ -53,6 +53,8 @@ class Known:
     card_allocated: bool = False
     pause: Optional[Pause] = None
     retarget: Optional[Retarget] = None
+    # Its limits were changed, and nobody can read how.
+    limits_hidden: bool = False
 
 
 def gather(home: Home, run: str, job_id: str) -> Known:
@@ -81,8 +83,7 @@ def gather(home: Home, run: str, job_id: str) -> Known:
         in_line=line is not None and (not line.granted or bool(line.why)),
         due=pause is not None and pause.attempt > seen.attempt,
     )
-    end = reader.read(os.path.join(record_dir, names.END), End)
-    evidence = _with_end(evidence, job_id, end)
+    evidence = _with_end(evidence, job_id, reader.read(os.path.join(record_dir, names.END), End))
     return Known(
         record=record,
         evidence=evidence,
@@ -99,6 +100,7 @@ def gather(home: Home, run: str, job_id: str) -> Known:
         card_allocated=bool(record.cards) and mark.decision == "go",
         pause=pause,
         retarget=reader.read(os.path.join(record_dir, names.UPLOAD_TO), Retarget),
+        limits_hidden=os.path.join(record_dir, names.SUPERVISION) in reader.torn_paths,
     )
 
 
@@ -144,9 +146,14 @@ def _with_end(seen: Evidence, job_id: str, end: Optional[End]) -> Evidence:
 
 
 def limits_of(known: Known, job_dir: str) -> Limits:
-    """The limits of now: as they were changed last, else as the request says, else the standard ones."""
+    """The limits of now: as they were changed last, else as the request says, else the standard ones.
+
+    None of them is kept where they were changed and nobody can read how: nothing ends on a guess.
+    """
     if known.supervision is not None:
         return known.supervision.limits
+    if known.limits_hidden:
+        return Limits()
     try:
         request = read_record(os.path.join(job_dir, names.REQUEST), JobRequest)
     except Unreadable:
@@ -167,6 +174,7 @@ def tree_lives(job_id: str, steps: Tuple[StepSeen, ...]) -> bool:
 class _Reader:
     def __init__(self) -> None:
         self.torn: List[str] = []
+        self.torn_paths: List[str] = []
 
     def read(self, path: str, kind: Type[T]) -> Optional[T]:
         try:
@@ -175,6 +183,7 @@ class _Reader:
             raise
         except Unreadable as error:
             self.torn.append(str(error))
+            self.torn_paths.append(path)
             return None
 
 

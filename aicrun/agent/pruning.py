@@ -59,13 +59,14 @@ def kept_most(supervision: Any) -> int:
 
 
 def keep_of(home: Home, request: JobRequest) -> int:
-    """How many stay as the spec says by now."""
+    """How many stay as the spec says by now; 0, all of them, where that was changed and cannot be read."""
     try:
         changed = read_record(
             os.path.join(home.record_dir(request.run, request.job_id), names.SUPERVISION), Supervision
         )
     except Unreadable:
-        changed = None
+        # What was pruned by an older rule does not come back.
+        return 0
     return kept_most(changed.supervision) if changed is not None else request.keep
 
 

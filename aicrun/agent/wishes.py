@@ -1,14 +1,15 @@
 """What people want of a running job now: its stop intent, its limits and its retries, re-read when their files change.
 
-It must not act. A broken file counts as no wish, for a keeper must not fall over what somebody else wrote.
+It must not act. What cannot be read now stands as it was read last, for a keeper must neither fall over what somebody
+else wrote nor act on a guess.
 """
 
 import os
-from typing import Dict, Optional, Tuple, Type, TypeVar
+from typing import Dict, Optional, Set, Tuple, Type, TypeVar
 
 from aicrun.agent.kept import Supervision
 from aicrun.agent.records import Unreadable, read_record
-from aicrun.wire import names
+from aicrun.wire import lean, names
 from aicrun.wire.jobs import JobRequest, Limits, Retry, StopIntent
 
 T = TypeVar("T")
@@ -24,6 +25,8 @@ class Wishes:
         self._request = request
         self._seen: Dict[str, Tuple[int, int, int]] = {}
         self._read: Dict[str, object] = {}
+        # There, never read yet, and not to be read now.
+        self._hidden: Set[str] = set()
         self._served = -1.0
         self._asked: Optional[StopIntent] = None
 
@@ -46,8 +49,10 @@ class Wishes:
         self._served = intent.at
 
     def limits(self) -> Limits:
-        """The limits of now."""
+        """The limits of now; no deadline where they were changed and nobody can read how."""
         changed = self._current(self._supervision_path, Supervision)
+        if changed is None and self._supervision_path in self._hidden:
+            return lean.replace(self._request.limits, max_duration_s=None, stall_s=None)
         return changed.limits if changed is not None else self._request.limits
 
     def retry(self) -> Retry:
@@ -56,16 +61,19 @@ class Wishes:
         return changed.retry if changed is not None and changed.retry is not None else self._request.retry
 
     def _current(self, path: str, kind: Type[T]) -> Optional[T]:
+        """What stands there, or stood when it was read last; None when nothing ever did."""
         try:
             state = os.stat(path, follow_symlinks=False)
-        except OSError:
-            return None
-        key = (state.st_ino, state.st_mtime_ns, state.st_size)
-        if self._seen.get(path) != key:
-            try:
-                self._read[path] = read_record(path, kind)
-            except Unreadable:
-                self._read[path] = None
-            self._seen[path] = key
+            key = (state.st_ino, state.st_mtime_ns, state.st_size)
+            if self._seen.get(path) != key:
+                found = read_record(path, kind)
+                self._seen[path] = key
+                self._read[path] = found
+            self._hidden.discard(path)
+        except (FileNotFoundError, NotADirectoryError):
+            self._hidden.discard(path)
+        except (OSError, Unreadable):
+            # Not kept as seen: a disk that fails for a moment is asked again.
+            self._hidden.add(path)
         value = self._read.get(path)
         return value if isinstance(value, kind) else None

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
+import pytest
 from agent_rig import Rig, lives
 from support import until
 
+from aicrun.agent import records
+from aicrun.agent.wishes import Wishes
 from aicrun.wire import names
-from aicrun.wire.jobs import Limits
+from aicrun.wire.jobs import Client, JobRequest, Limits, StopIntent
 from aicrun.wire.status import Status, status_of
 
 
@@ -132,3 +136,64 @@ def test_silence_is_told_without_a_keeper_and_never_without_a_limit(rig: Rig) ->
     assert rig.report(free).stalled_s is None
     rig.call("supervise", job_id=free, supervision={}, limits={"grace_s": 1, "stall_s": 1}, by="ana")
     until(lambda: stall_events(rig, free) == ["stalled"])
+
+
+LATER = {"grace_s": 1, "max_duration_s": 100_000}
+
+
+@pytest.mark.parametrize("trouble", ["away", "unreadable"])
+def test_changed_limits_that_cannot_be_read_any_more_stay_as_they_were(rig: Rig, trouble: str) -> None:
+    began = time.monotonic()
+    job = rig.start("changed-run", "sleep 600", limits=Limits(grace_s=1, max_duration_s=4))
+    pid = rig.running(job)
+    rig.call("supervise", job_id=job, supervision={}, limits=LATER, by="ana")
+    # Past the old deadline it was surely read.
+    until(lambda: time.monotonic() - began > 6)
+    assert lives(pid)
+    records = rig.record("changed-run", job)
+    before, kept = records / names.SUPERVISION, rig.home / "away"
+    where = before if trouble == "unreadable" else records
+    where.rename(kept)
+    if trouble == "unreadable":
+        where.symlink_to("nowhere")
+    until(lambda: time.monotonic() - began > 8)
+    assert lives(pid)
+    if trouble == "unreadable":
+        where.unlink()
+    kept.rename(where)
+    rig.call("stop", job_id=job, by="ana", grace_s=1)
+    assert rig.ended(job).stop is not None
+
+
+def test_on_limits_that_nobody_can_read_no_run_is_ended(rig: Rig) -> None:
+    limits = Limits(grace_s=1, max_duration_s=3)
+    jobs = [rig.start(run, ("/bin/sleep", "600"), limits=limits) for run in ("kept-run", "orphan-run")]
+    pids = [rig.running(job) for job in jobs]
+    began = time.monotonic()
+    for run, job in zip(("kept-run", "orphan-run"), jobs, strict=True):
+        (rig.record(run, job) / names.SUPERVISION).write_text("torn")
+    os.kill(rig.keeper(jobs[1]), signal.SIGKILL)
+    until(lambda: time.monotonic() - began > 5)
+    assert [rig.standing(job).status for job in jobs] == [Status.IN_PROGRESS] * 2
+    assert all(lives(pid) for pid in pids)
+    # They are asked again, and the deadline counts as soon as it can be read.
+    for run, job in zip(("kept-run", "orphan-run"), jobs, strict=True):
+        (rig.record(run, job) / names.SUPERVISION).unlink()
+    assert [status_of(rig.ended(job)).status for job in jobs] == [Status.FAILED, Status.UNKNOWN]
+    assert not any(lives(pid) for pid in pids)
+
+
+def test_a_stop_that_could_not_be_read_at_first_is_read_again(tmp_path: Path) -> None:
+    request = JobRequest("0" * 16, "some-run", "1" * 16, "2" * 16, "d" * 64, Client("a", "b", "0"), {}, "/w", ("x",))
+    wishes = Wishes(str(tmp_path), str(tmp_path / "record"), request)
+    path = tmp_path / names.STOP
+    assert wishes.stop() is None
+    path.symlink_to("nowhere")
+    assert wishes.stop() is None
+    path.unlink()
+    records.write_record(str(path), StopIntent("ana", 5, 1.0))
+    found = path.stat()
+    assert wishes.stop() is not None
+    path.write_bytes(b"torn")
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert wishes.stop() is not None
