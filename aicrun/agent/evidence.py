@@ -142,7 +142,21 @@ def _with_end(seen: Evidence, job_id: str, end: Optional[End]) -> Evidence:
     """The end, and whether anything still lives: looked for only where no keeper would know it."""
     may_have_begun = bool(seen.steps) or not seen.has_folder
     may_live = not seen.keeper_lives and (end is None or seen.role == "again") and may_have_begun
-    return lean.replace(seen, end=end, tree_lives=may_live and tree_lives(job_id, seen.steps))
+    lives = may_live and tree_lives(job_id, seen.steps)
+    return lean.replace(seen, end=end, tree_lives=lives, steps=_with_exits(seen, end))
+
+
+def _with_exits(seen: Evidence, end: Optional[End]) -> Tuple[StepSeen, ...]:
+    """The steps, with what the job's end knows of an exit that could not be written into its own folder."""
+    told = {(one.step, one.attempt): one for one in end.exits} if end is not None else {}
+    found = []
+    for step in seen.steps:
+        kept = told.get((step.step, step.start.attempt)) if step.exit is None and step.start is not None else None
+        # An upload that is tried again has an exit in the end as well: that of the first try.
+        if kept is not None and not (step.step == "upload" and seen.role == "again"):
+            step = lean.replace(step, exit=kept, main_lives=False)
+        found.append(step)
+    return tuple(found)
 
 
 def limits_of(known: Known, job_dir: str) -> Limits:

@@ -10,6 +10,7 @@ import pytest
 from agent_rig import Rig, lives
 from support import until
 
+from aicrun.wire import names
 from aicrun.wire.status import Status, status_of
 
 
@@ -59,3 +60,17 @@ def test_its_exit_code_is_kept_in_its_record(rig: Rig, how: str) -> None:
     until(lambda: not lives(keeper))
     standing = status_of(rig.ended(job))
     assert (standing.status, standing.code) == (Status.FAILED, 7)
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_an_exit_that_only_the_job_s_end_holds_counts_when_the_folder_is_back(rig: Rig, code: int) -> None:
+    job = rig.start("lost-run", f"while [ ! -e go ]; do sleep 0.05; done; exit {code}")
+    rig.running(job)
+    keeper = rig.keeper(job)
+    lose(rig, job, "moved")
+    (rig.home / "work/lost-run/go").touch()
+    until(lambda: not lives(keeper))
+    (rig.home / "away").rename(rig.folder(job))
+    assert not (rig.step(job) / names.STEP_EXIT).exists()
+    standing = status_of(rig.ended(job))
+    assert (standing.status, standing.code) == (Status.FAILED if code else Status.SUCCEEDED, code)
