@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 
 class Output(io.RawIOBase):
@@ -67,3 +67,12 @@ class Input(io.RawIOBase):
             except (OSError, EOFError):
                 # The connection is gone: so is the pipe.
                 return
+
+
+def write_all(stream: IO[bytes], data: bytes) -> None:
+    """Write and close; who does not want to read all of it is no fault."""
+    try:
+        stream.write(data)
+        stream.close()
+    except (BrokenPipeError, ValueError):
+        return

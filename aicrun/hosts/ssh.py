@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from functools import partial
+from functools import cache, partial
 from typing import IO, Any
 
 import fabric
@@ -26,10 +26,10 @@ from aicrun.hosts.alarm import after
 from aicrun.hosts.known_hosts import KnownKey, keys_for, text_of
 from aicrun.hosts.piped import STDERR_CAP_BYTES
 from aicrun.hosts.pulse import Pulse, heard_of
-from aicrun.hosts.raw_streams import Input, Output
+from aicrun.hosts.raw_streams import Input, Output, write_all
 from aicrun.hosts.remote_call import command_of
 from aicrun.hosts.ssh_attended import attended
-from aicrun.hosts.ssh_ciphers import quick_first
+from aicrun.hosts.ssh_ciphers import KINDS, known_first, quick_first
 from aicrun.hosts.ssh_keys import mute_agent
 from aicrun.hosts.ssh_route import Route
 from aicrun.spec.model import Reached
@@ -43,19 +43,6 @@ BUSY_S = 0.2
 
 # What it meets is told as an error of ours; unasked it would print tracebacks.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
-
-# OpenSSH's name of a list of algorithms, and paramiko's.
-_KINDS = {
-    "ciphers": "ciphers",
-    "macs": "macs",
-    "kexalgorithms": "kex",
-    "hostkeyalgorithms": "keys",
-    "pubkeyacceptedalgorithms": "pubkeys",
-}
-
-
-# Ways to sign with a key of another name.
-_KIND_OF_KEY = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
 
 
 class CannotCarry(Exception):
@@ -183,7 +170,7 @@ class FabricTransport:
         channel = self.open(argv)
         late = after(timeout_s, channel.abort)
         try:
-            threading.Thread(target=_write_all, args=(channel.stdin, stdin), daemon=True).start()
+            threading.Thread(target=write_all, args=(channel.stdin, stdin), daemon=True).start()
             out = channel.stdout.read()
             said, code = channel.stderr_text(), channel.close(timeout_s)
         finally:
@@ -324,24 +311,27 @@ def _version_of(connection: fabric.Connection) -> str:
     return str(getattr(connection.transport, "remote_version", ""))
 
 
-def _write_all(stream: IO[bytes], data: bytes) -> None:
-    try:
-        stream.write(data)
-        stream.close()
-    except (BrokenPipeError, ValueError):
-        # It did not want to read all of it.
-        return
+class _Connection(fabric.Connection):  # type: ignore[misc]  # it has no types
+    """One whose attributes are its own: else each is looked for in a long list, and some end up in what all share."""
+
+    __setattr__ = object.__setattr__
+
+
+@cache
+def _configured() -> fabric.Config:
+    """What all connections share; nothing changes it, and it reads no file: what is configured comes as a `Route`."""
+    return fabric.Config(overrides={"load_ssh_configs": False}, lazy=True)
 
 
 def _connection(route: Route, gateway: fabric.Connection | None) -> fabric.Connection:
     keys = keys_for(map(text_of, route.known_hosts), route.host, route.port)
-    config = fabric.Config(overrides={"load_ssh_configs": False}, lazy=True)
-    connection = fabric.Connection(
+    connection = _Connection(
         route.host,
         user=route.user or None,
         port=route.port,
-        config=config,
+        config=_configured(),
         gateway=gateway,
+        forward_agent=False,
         connect_timeout=route.connect_timeout_s or CONNECT_TIMEOUT_S,
         connect_kwargs=_credentials(route, frozenset(key.kind for key in keys)),
     )
@@ -372,7 +362,7 @@ def _disabled(route: Route) -> dict[str, list[str]]:
     """What paramiko knows and the configuration does not allow."""
     found = {}
     for key, allowed in route.algorithms:
-        kind = _KINDS[key]
+        kind = KINDS[key]
         known = tuple(getattr(paramiko.Transport, f"_preferred_{kind}", ()))
         rest = [name for name in known if name not in allowed]
         if known and len(rest) == len(known):
@@ -393,6 +383,6 @@ def _quick(kinds: frozenset[str], has_own_ciphers: bool, sock: Any, **options: A
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS)
     transport = paramiko.Transport(heard_of(sock), **options)
     offered = transport.get_security_options()
-    offered.key_types = sorted(offered.key_types, key=lambda kind: _KIND_OF_KEY.get(kind, kind) not in kinds)
+    offered.key_types = known_first(offered.key_types, kinds)
     offered.ciphers = offered.ciphers if has_own_ciphers else quick_first(offered.ciphers)
     return transport
