@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SSH_PORT = 22
+# What makes names of a line more than one name to compare with.
+_SPECIAL = re.compile(r"[|,!*?]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,10 @@ def keys_for(texts: Iterable[str], host: str, port: int) -> tuple[KnownKey, ...]
 
     Only where none is named for a port that is not the usual one, those for the host alone count.
     """
-    lines = [parts for text in texts for parts in _lines(text)]
+    files = [_lines(text) for text in texts]
     names = [host.lower()] if port == SSH_PORT else [f"[{host.lower()}]:{port}", host.lower()]
     for name in names:
-        found = tuple(key for patterns, kind, body in lines if _is_meant(patterns, name) and (key := _key(kind, body)))
+        found = tuple(key for lines in files for kind, body in lines.named(name) if (key := _key(kind, body)))
         if found:
             return found
     return ()
@@ -56,14 +58,32 @@ def text_of(path: str) -> str:
         return ""
 
 
-# Many machines are looked up in the same few files.
+class _Lines:
+    """The lines of a file as (place, kind, key in base64): those of one plain name by it, others with their patterns."""
+
+    def __init__(self, text: str) -> None:
+        self._plain: dict[str, list[tuple[int, str, str]]] = {}
+        self._others: list[tuple[str, tuple[int, str, str]]] = []
+        for place, line in enumerate(text.splitlines()):
+            words = line.split(None, 3)
+            if len(words) < 3 or words[0].startswith(("#", "@")):
+                continue
+            entry = (place, words[1], words[2])
+            if _SPECIAL.search(words[0]):
+                self._others.append((words[0], entry))
+            else:
+                self._plain.setdefault(words[0].lower(), []).append(entry)
+
+    def named(self, name: str) -> list[tuple[str, str]]:
+        """Kind and key of each line that means `name`, in their order."""
+        found = [*self._plain.get(name, ()), *(entry for patterns, entry in self._others if _is_meant(patterns, name))]
+        return [(kind, body) for _, kind, body in sorted(found)]
+
+
+# Many machines are looked up in the same few files, which may have a line for each.
 @lru_cache(maxsize=8)
-def _lines(text: str) -> tuple[tuple[str, str, str], ...]:
-    """(patterns, kind, key in base64) of each line that is no comment and has no marker."""
-    found = (line.split(None, 3) for line in text.splitlines())
-    return tuple(
-        (words[0], words[1], words[2]) for words in found if len(words) >= 3 and not words[0].startswith(("#", "@"))
-    )
+def _lines(text: str) -> _Lines:
+    return _Lines(text)
 
 
 def _key(kind: str, body: str) -> KnownKey | None:

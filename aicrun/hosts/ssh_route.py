@@ -14,7 +14,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from aicrun.errors import HostUnreachable, Way
 from aicrun.hosts.known_hosts import text_of
@@ -222,10 +222,15 @@ def _list(said: Answer, key: str) -> tuple[str, ...]:
 def with_markers(route: Route, read: Callable[[str], str]) -> Route:
     """`route`, carried by OpenSSH when a file of its known hosts names authorities or revoked keys."""
     for path in route.known_hosts:
-        text = read(path)
-        if any(line.lstrip().startswith("@") for line in text.splitlines()):
+        if _has_markers(read(path)):
             return replace(route, carrier=OPENSSH, why=f"{path} has @cert-authority or @revoked")
     return route
+
+
+# Many machines have the same few files.
+@lru_cache(maxsize=8)
+def _has_markers(text: str) -> bool:
+    return any(line.lstrip().startswith("@") for line in text.splitlines())
 
 
 def ask(target: Target) -> Route:
