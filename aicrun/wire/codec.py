@@ -77,7 +77,13 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         if not isinstance(data, (list, tuple)):
             raise WireError("%s: a list is expected" % where)
         if len(args) == 2 and args[1] is Ellipsis:
-            return tuple(_decode(args[0], item, "%s[%d]" % (where, i)) for i, item in enumerate(data))
+            each = args[0]
+            return tuple(
+                [
+                    item if type(item) is each else _decode(each, item, "%s[%d]" % (where, i))
+                    for i, item in enumerate(data)
+                ]
+            )
         if len(args) != len(data):
             raise WireError("%s: %d items are expected" % (where, len(args)))
         return tuple(_decode(arg, item, "%s[%d]" % (where, i)) for i, (arg, item) in enumerate(zip(args, data)))
@@ -109,7 +115,11 @@ def _decode_record(kind: Any, shape: Tuple[_Field, ...], data: Any, where: str) 
         if field.name == "extra":
             keeps = True
         elif field.name in data:
-            known[field.name] = _decode(field.hint, data[field.name], "%s.%s" % (where, field.name))
+            item = data[field.name]
+            # Most are a text or a number where one is meant: nothing is to be done, and no place to be told of.
+            if type(item) is not field.hint:
+                item = _decode(field.hint, item, "%s.%s" % (where, field.name))
+            known[field.name] = item
         elif field.is_required:
             raise WireError("%s.%s is missing" % (where, field.name))
     if keeps:
