@@ -58,8 +58,9 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
     It returns when its keeper runs.
 
     `upload` is another target than that of the spec, from now on.
-    Raises `Refused`: not_finished (of it, or of another job that writes there), nothing_to_upload (no target, verified
-    already, or its private files were swept).
+    What is verified already is looked at anew, for somebody may have removed it since. Raises `Refused`: not_finished
+    (of it, or of another job that writes there), nothing_to_upload (no target, another one than that where all is
+    verified, or its private files were swept).
     """
     job_id, by, secrets = bodies.job_id(body), bodies.by(body), vault.taken(body)
     goal = retarget.asked(body)
@@ -72,8 +73,7 @@ def upload(home: Home, body: Dict[str, Any], payload: bytes) -> Answer:
             # It is being uploaded again already: same wish, same answer.
             _check_same(report, goal)
             return jobs.told(report)
-        kind = (bool(only), goal is not None)
-        _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)), *kind)
+        _check_upload(report, os.path.exists(os.path.join(job_dir, names.REQUEST)), goal is not None)
         # What another job writes there is half written at any moment.
         folder_users.check_free(home, report)
         _check_keeper(home, job_id)
@@ -148,11 +148,11 @@ def _check_same(report: JobReport, goal: Optional[Upload]) -> None:
         raise Refused("not_finished", told, {"job": report.job_id, "status": status_of(report).status.value})
 
 
-def _check_upload(report: JobReport, has_files: bool, is_one: bool, has_goal: bool) -> None:
+def _check_upload(report: JobReport, has_files: bool, has_goal: bool) -> None:
     facts = {"job": report.job_id, "run": report.run}
     if report.upload_request is None and not has_goal:
         raise Refused("nothing_to_upload", "job %s has no upload target" % report.job_id, facts)
-    if report.upload is not None and report.upload.verified and not is_one:
+    if report.upload is not None and report.upload.verified and has_goal:
         told = "its checkpoints are uploaded and verified already: %s" % report.upload.destination
         raise Refused("nothing_to_upload", told, facts)
     if report.phase == "never_started" or report.decision == "no":

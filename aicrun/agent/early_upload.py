@@ -144,6 +144,9 @@ class Rounds:
                 continue
             if self._is_hidden(seen, own_outputs.of_unit(outputs(self._folder), seen.told.name)):
                 break
+            if self._kept.named(seen.told.name) is not None:
+                # Who asks again doubts it: it counts once it was looked at anew.
+                self._keep(self._kept.without(seen.told.name))
             return self._upload(seen.told.name)
         _say("aicrun: upload failed: there is no whole checkpoint %s of this run that can be told" % name)
         return False
@@ -197,6 +200,10 @@ class Rounds:
         hooks.reached("early.begin")
         missing = delivery.bring(found, changed, lambda stamps: self._moved(name, found, stamps))
         hooks.reached("early.sent")
+        if self._is_patient and not missing:
+            # Who asked wants to know; beside a command that is too much to read each time.
+            delivery.look_again()
+            self._keep_what_is_there(delivery)
         missing = missing or delivery.seal()
         if missing and self._is_other(seen):
             return self._not_now("%s was changed or removed while it was uploaded" % printable(name))
@@ -209,6 +216,14 @@ class Rounds:
         _say("uploaded and verified: %s, %d files, %d bytes" % words)
         self._note("checkpoint_uploaded", hidden_names.shown(self._home, request.run, request.job_id, seen.path))
         return True
+
+    def _keep_what_is_there(self, delivery: Delivery) -> None:
+        there = {one.path for one in delivery.verified()}
+        kept = tuple(one for one in self._kept.checkpoints if all(file.path in there for file in one.files))
+        if kept != self._kept.checkpoints:
+            self._keep(self._kept.keeping(kept))
+        for line in delivery.gone:
+            _say("not at the target any more: %s" % line)
 
     def _still(self, name: str) -> Optional[checkpoint_folder.Seen]:
         """The checkpoint of that name as it is now; None when it is gone, not whole any more, or just written to."""

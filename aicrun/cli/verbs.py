@@ -129,10 +129,6 @@ def upload_command(screen: Screen, /, run: str, checkpoint: str, machines: str, 
         if checkpoint:
             with _told_how(found, TransferFailed):
                 return _one_uploaded(screen, session, found, checkpoint)
-        done = found.report.upload
-        if done is not None and done.verified and goal is None:
-            screen.out([f"{found.report.run} is uploaded and verified already: {harmless(done.destination)}"])
-            return _done(screen, "upload", found)
         screen.interrupted = (f"The upload of {found.report.run} goes on on {found.machine}.",)
         with _told_how(found, TransferFailed):
             found = api.upload(session, found, Story(screen).tell, goal=goal)
@@ -161,11 +157,15 @@ def _goal(more: dict[str, str], checkpoint: str) -> UploadSpec | None:
 def _one_uploaded(screen: Screen, session: api.Session, found: api.Found, wanted: str) -> int:
     """Upload one checkpoint; whether it is verified is asked of the machine afterwards."""
     one = api.meant_checkpoint(found, api.checkpoints(session, found), wanted).checkpoint
-    if one.uploaded_age_s is None:
-        screen.interrupted = (f"The upload of {harmless(one.name)} goes on on {found.machine}.",)
-        found = api.upload(session, found, Story(screen).tell, one.name)
-        seen = api.checkpoints(session, found)
-        one = next((other for other in seen.checkpoints if other.name == one.name), one)
+    if one.on_host != "yes":
+        ways = (Way("fetch it from the upload", f"aicrun fetch {found.called} {shlex.quote(one.name)}"),)
+        words = f"{harmless(one.name)} is not on {found.machine} any more: there is nothing to send again"
+        raise TransferFailed("AIC-E607", words, ways=ways)
+    screen.interrupted = (f"The upload of {harmless(one.name)} goes on on {found.machine}.",)
+    # Also what is verified already: somebody may have removed it from the target since.
+    found = api.upload(session, found, Story(screen).tell, one.name)
+    seen = api.checkpoints(session, found)
+    one = next((other for other in seen.checkpoints if other.name == one.name), one)
     verified = one.uploaded_age_s is not None
     if verified:
         where = found.report.upload_request

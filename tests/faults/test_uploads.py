@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,21 @@ def test_an_upload_that_failed_can_go_elsewhere_and_that_is_its_target_from_then
     assert (rig.home / "other/step-2/model").read_text() == "1234567\n" and starts(rig) == 1
     with pytest.raises(Refusal, match=f"uploaded and verified already: file:{rig.home}/other"):
         rig.call("upload", job_id=job, by="ana", upload=elsewhere(rig, "third"))
+
+
+def test_what_was_removed_from_the_target_is_sent_again_by_who_asks(rig: Rig) -> None:
+    job = trained(rig, "true", Upload(**elsewhere(rig, "kept")))
+    assert status_of(rig.ended(job, 120)).status is Status.SUCCEEDED, rig.log(job, "upload")
+    kept = rig.home / "kept"
+    shutil.rmtree(kept)
+    rig.call("upload", job_id=job, by="ana", checkpoint="step-1")
+    until(lambda: rig.report(job).phase == "ended" and (kept / "step-1/model").exists(), 60)
+    # The manifest names nothing that nobody looked at.
+    manifest = json.loads((kept / "aicrun-manifest.json").read_bytes())
+    assert [one["path"] for one in manifest["files"]] == ["step-1/model"], rig.log(job, "upload")
+    rig.call("upload", job_id=job, by="ana")
+    until(lambda: rig.report(job).phase == "ended" and (kept / "step-2/model").exists(), 60)
+    assert status_of(rig.report(job)).status is Status.SUCCEEDED and starts(rig) == 1
 
 
 def test_a_run_without_a_target_can_be_uploaded_and_has_succeeded_all_the_same(rig: Rig) -> None:

@@ -86,8 +86,7 @@ def test_checkpoints_go_to_s3_and_are_listed_and_compared(person: Project, there
     assert SECRET not in told + log(person, "setup") and SECRET not in " ".join(commands())
     done = person.run("upload", "quick")
     assert done.returncode == 0, flat(done)
-
-    assert "verified already" in flat(done) and len(person.starts()) == 1
+    assert "9 files, verified" in flat(done) and len(person.starts()) == 1
 
 
 def test_checkpoints_go_to_a_remote_of_the_accounts_own_rclone(person: Project, there: S3) -> None:

@@ -99,7 +99,7 @@ def test_an_upload_that_failed_over_there_is_done_again_with_the_secrets_of_who_
     accept(way)
     told = way.does(0, "apply", "--yes", "--follow")
     way.arrived("denied")
-    assert "Nothing to do" in way.does(0, "plan") and "verified already" in way.does(0, "upload", "denied")
+    assert "Nothing to do" in way.does(0, "plan") and "verified" in way.does(0, "upload", "denied")
     assert (
         keys["AWS_SECRET_ACCESS_KEY"] not in told + way.hosts.project.run("logs", "denied", "--step", "upload").stdout
     )
