@@ -119,7 +119,7 @@ def _of_offered(screen: Screen, path: str, machines: str, new: tuple[str, ...]) 
 def _added(screen: Screen, path: str, entry: Machine, kept: tuple[api.Card, ...], yes: bool) -> int:
     if not agreed(screen, f"Write {entry.name} into {path}?", yes):
         screen.err(["Nothing was written."])
-        return Exit.DONE
+        return Exit.INTERRUPTED
     target = entry.reach.target if isinstance(entry.reach, SshReach) else ""
     fields = {"name": entry.name, "ssh": target, "data": entry.data}
     lines = {key: quoted_text(value) for key, value in fields.items() if value}

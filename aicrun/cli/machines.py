@@ -123,7 +123,7 @@ def remove_command(screen: Screen, machine: str, clean: bool, yes: bool, machine
         screen.out(left_lines(screen, machine, left))
     if not agreed(screen, f"Take {machine} out of {path}?", yes):
         screen.err(["Nothing was changed."])
-        return Exit.DONE
+        return Exit.INTERRUPTED
     change(path, lambda text, file: without(text, file, machine))
     screen.out([f"{machine} is no longer in {path}. Nothing on it was touched."])
     if screen.json:

@@ -121,6 +121,15 @@ def test_a_no_to_a_stop_and_to_a_delete_is_told_by_the_exit_code_and_changes_not
     assert project.job()["status"] == "in progress"
 
 
+def test_a_no_to_a_change_of_the_list_is_told_by_the_exit_code_too(project: Project) -> None:
+    path = project.person.home / ".config/aicrun/machines.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("version: 1\nmachines:\n  - {name: lab, local: true}\n  - {name: den, ssh: nobody@127.0.0.1:9}\n")
+    shown = typed(project, "n\n", "machines", "remove", "den")
+    assert "Nothing was changed." in shown and shown.endswith("exit 130")
+    assert "name: den" in path.read_text()
+
+
 def typed(project: Project, answer: str, *words: str) -> str:
     """What a person on a terminal sees who answers the question of `apply`, or of another command."""
     ours, theirs = pty.openpty()
