@@ -98,6 +98,10 @@ def plan_command(
     wanted = Wishes(**wishes)  # type: ignore[arg-type]  # click gives the fields their types
     if out and offline:
         raise UsageError("AIC-E006", "an --offline plan cannot be applied, so that -o does not save it")
+    if out and not out.endswith(".json"):
+        # By its name apply tells a plan from a spec.
+        ways = (Way("write it like", f"-o {shlex.quote(out.rpartition('.')[0] or out)}.json"),)
+        raise UsageError("AIC-E006", f"-o {out}: a saved plan is a file whose name ends in .json", ways=ways)
     paths = files or ("run.yaml",)
     with Warned(screen) as warned:
         loaded = wanted.load(warned, paths, machines)

@@ -155,3 +155,10 @@ def test_a_verified_run_is_not_sent_in_a_circle_by_the_way_out_of_an_upload(proj
     told = " ".join(done.stderr.split())
     assert done.returncode == 14 and "uploaded and verified already" in told, told
     assert "aicrun fetch quick" in told and "aicrun upload" not in told, told
+
+
+def test_a_plan_is_saved_only_under_a_name_that_apply_takes_for_a_plan(project: Project) -> None:
+    project.write()
+    done = project.run("plan", "-o", "x.yaml")
+    assert (done.returncode, "-o x.json" in done.stderr) == (3, True), done.stderr
+    assert not (project.folder / "x.yaml").exists()
