@@ -22,6 +22,8 @@ from aicrun.spec.sizes import duration_s
 # As ssh does: the failure is ours, not the program's.
 OURS = 255
 MOST_S = 3600
+# A machine notices that nobody listens between two answers, of 10 s at most, and gives the command 2 s to leave.
+ENDED_S = 15
 _STDIN_CAP_BYTES = 16 * 1024 * 1024
 
 
@@ -46,7 +48,7 @@ def exec_command(screen: Screen, /, machine: str, command: tuple[str, ...], mach
     with open_session(screen, machines) as (session, _):
         name = machine_of(session, machine)
         said = _Heard(screen, name)
-        screen.interrupted = (f"The command on {name} was ended, with all that it had started.",)
+        screen.interrupted = (f"The command on {name} is ended within {ENDED_S}s, with all that it started.",)
         try:
             for part in api.execute(session, name, wanted):
                 said.take(part)

@@ -137,7 +137,7 @@ def test_ctrl_c_in_a_short_command_ends_it_there(desk: Desk) -> None:
     going.shows("begun")
     going.type(CTRL_C)
     code, text = going.end()
-    assert (code, "was ended, with all that it had started" in text) == (130, True), text
+    assert (code, "is ended within 15s, with all that it started" in text) == (130, True), text
     until(lambda: not [pid for pid in processes_with(f"HOME={desk.home}\0") if b"4711" in command_line(pid)])
 
 
