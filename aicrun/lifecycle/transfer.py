@@ -271,7 +271,7 @@ def _here(path: str) -> tuple[list[_Entry], tuple[str, ...]]:
     if stat.S_ISREG(state.st_mode):
         return [(path, "", state.st_size, stat.S_IMODE(state.st_mode) & 0o777)], ()
     if not stat.S_ISDIR(state.st_mode):
-        raise UsageError("AIC-E021", f"{path} is neither a file nor a folder")
+        raise TransferFailed("AIC-E021", f"{path} is neither a file nor a folder")
     files, skipped = [], []
     for at, folders, names in os.walk(path):
         folders.sort()
@@ -290,7 +290,7 @@ def _lstat(path: str) -> os.stat_result:
     try:
         return os.lstat(path)
     except OSError as error:
-        raise UsageError("AIC-E021", f"{path} cannot be read: {error.strerror}") from error
+        raise TransferFailed("AIC-E021", f"{path} cannot be read: {error.strerror}") from error
 
 
 def _bytes_of(path: str) -> int:

@@ -162,3 +162,11 @@ def test_a_plan_is_saved_only_under_a_name_that_apply_takes_for_a_plan(project: 
     done = project.run("plan", "-o", "x.yaml")
     assert (done.returncode, "-o x.json" in done.stderr) == (3, True), done.stderr
     assert not (project.folder / "x.yaml").exists()
+
+
+def test_a_push_of_what_is_not_there_could_not_be_done(person: Person) -> None:
+    path = person.home / ".config/aicrun/machines.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("version: 1\nmachines:\n  - {name: lab, local: true}\n")
+    done = person.run("push", "nofile", "lab:/tmp")
+    assert (done.returncode, "AIC-E021" in done.stderr) == (14, True), done.stderr
