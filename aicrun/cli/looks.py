@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from aicrun import api
-from aicrun.cli.options import with_json, with_machines
+from aicrun.cli.options import with_json, with_machines, with_unit
 from aicrun.cli.safe_text import Bare
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.endings import ending_lines, headline, last_line, left_lines
@@ -299,7 +299,9 @@ def wait_command(screen: Screen, run: str, timeout: str, machines: str) -> int:
 def _seconds(text: str) -> float | None:
     if not text:
         return None
-    seconds: float | None = float(text) if text.replace(".", "", 1).isdigit() else duration_s(text)
+    seconds = duration_s(text)
     if seconds is None:
-        raise UsageError("AIC-E006", f"{text} is no duration", ways=(Way("write it like", "--timeout 90s"),))
+        raise UsageError(
+            "AIC-E006", f"{text} is no duration", ways=(Way("write it like", f"--timeout {with_unit(text, '90s')}"),)
+        )
     return seconds

@@ -78,3 +78,8 @@ def agreed(screen: Screen, question: str, yes: bool) -> bool:
         )
     screen.ask(f"{styled('bold', question)} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def with_unit(text: str, otherwise: str) -> str:
+    """How a duration without a unit is to be written, or `otherwise` for what is no whole number."""
+    return f"{text}s" if text.isascii() and text.isdigit() else otherwise

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import click
 
 from aicrun import api
-from aicrun.cli.options import agreed, with_json, with_machines, with_yes
+from aicrun.cli.options import agreed, with_json, with_machines, with_unit, with_yes
 from aicrun.cli.screen import Screen
 from aicrun.cli.views.deleting import doomed_lines, goes_words
 from aicrun.cli.views.endings import ending_lines, headline, kept_line, last_line, uploaded_row
@@ -94,9 +94,11 @@ def _done(screen: Screen, kind: str, found: api.Found) -> int:
 def _grace(text: str) -> int | None:
     if not text:
         return None
-    seconds = int(text) if text.isdigit() else duration_s(text)
+    seconds = duration_s(text)
     if seconds is None:
-        raise UsageError("AIC-E006", f"{text} is no duration", ways=(Way("write it like", "--grace 30s"),))
+        raise UsageError(
+            "AIC-E006", f"{text} is no duration", ways=(Way("write it like", f"--grace {with_unit(text, '30s')}"),)
+        )
     return seconds
 
 

@@ -170,3 +170,14 @@ def test_a_push_of_what_is_not_there_could_not_be_done(person: Person) -> None:
     path.write_text("version: 1\nmachines:\n  - {name: lab, local: true}\n")
     done = person.run("push", "nofile", "lab:/tmp")
     assert (done.returncode, "AIC-E021" in done.stderr) == (14, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("wait --timeout 60", "60s"), ("stop --grace 5", "5s"), ("wait --timeout 0.5", "90s")]
+)
+def test_a_duration_without_a_unit_is_refused_and_shown_with_one(project: Project, typed: str, meant: str) -> None:
+    command, option, value = typed.split()
+    project.write()
+    assert project.apply("--follow").returncode == 0
+    done = project.run(command, "quick", option, value)
+    assert (done.returncode, f"{option} {meant}" in done.stderr) == (3, True), done.stderr
