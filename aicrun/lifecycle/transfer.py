@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from aicrun.errors import AicrunError, TransferFailed, UsageError, Way
+from aicrun.errors import AicrunError, TransferFailed, Way
 from aicrun.hosts.backend import Backend, RemoteFiles, Sending, SmallFile
 from aicrun.lifecycle.arriving import Arriving
 from aicrun.lifecycle.session import Session
