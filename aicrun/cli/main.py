@@ -193,13 +193,15 @@ def _invoked(screen: Screen, argv: list[str]) -> int:
         screen.out([error.format_message()])
         return Exit.DONE
     except click.ClickException as error:
-        raise _usage(error) from error
+        raise _usage(error, argv) from error
     return int(code or 0)
 
 
-def _usage(error: click.ClickException) -> UsageError:
+def _usage(error: click.ClickException, argv: list[str]) -> UsageError:
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "aicrun"
+    # click forgets the command where an option lacks its value.
+    typed = next((f"aicrun {word}" for word in argv[:2] if word in COMMANDS), "aicrun")
+    path = context.command_path if context is not None else typed
     message = error.format_message().rstrip(".")
     return UsageError("AIC-E006", message[:1].lower() + message[1:], ways=(Way("see", f"{path} --help"),))
 

@@ -181,3 +181,9 @@ def test_a_duration_without_a_unit_is_refused_and_shown_with_one(project: Projec
     assert project.apply("--follow").returncode == 0
     done = project.run(command, "quick", option, value)
     assert (done.returncode, f"{option} {meant}" in done.stderr) == (3, True), done.stderr
+
+
+def test_an_option_without_its_value_leads_to_the_help_of_its_command(person: Person) -> None:
+    for words in (("list", "--status"), ("notes", "lab", "--add")):
+        done = person.run(*words)
+        assert (done.returncode, f"aicrun {words[0]} --help" in done.stderr) == (3, True), done.stderr
