@@ -67,11 +67,14 @@ def pull(session: Session, machine: str, path: str, to: str, replace: bool, tell
     """
     backend = session.backend(session.machine(machine).name)
     found = backend.files(path)
-    return bring(backend, found, _target(to, found.path), replace, tell)
+    elsewhere = f"aicrun pull {shlex.quote(f'{machine}:{path}')} FOLDER"
+    return bring(backend, found, _target(to, found.path), replace, tell, elsewhere)
 
 
-def bring(backend: Backend, found: RemoteFiles, top: str, replace: bool, tell: Tell) -> Moved:
-    """Bring what was found over there here as `top`; raises as `pull`."""
+def bring(
+    backend: Backend, found: RemoteFiles, top: str, replace: bool, tell: Tell, elsewhere: str = "-o FOLDER"
+) -> Moved:
+    """Bring what was found over there here as `top`; raises as `pull`. `elsewhere` is typed where here is no room."""
     plan = tuple((name, os.path.join(top, name) if name else top, size, mode) for name, size, mode in _safe(found))
     whole, done, same = sum(size for _, _, size, _ in plan), 0, 0
     there = {
@@ -81,7 +84,7 @@ def bring(backend: Backend, found: RemoteFiles, top: str, replace: bool, tell: T
     missing = [
         (_part(_beyond(found.path, name), place, size), size) for name, place, size, _ in plan if not there[name]
     ]
-    check_room(top, sum(max(0, size - _bytes_of(part)) for part, size in missing))
+    check_room(top, sum(max(0, size - _bytes_of(part)) for part, size in missing), elsewhere)
     for name, place, size, mode in plan:
         if there[name]:
             same += 1
@@ -208,7 +211,7 @@ def is_there(place: str, size: int, replace: bool, sha256: Callable[[], str]) ->
     raise TransferFailed("AIC-E020", f"{place} is there already and differs", ways=(Way("replace it", "--replace"),))
 
 
-def check_room(place: str, lacks_bytes: int) -> None:
+def check_room(place: str, lacks_bytes: int, elsewhere: str = "-o FOLDER") -> None:
     """Raise `TransferFailed` (AIC-E646) when so many bytes more have no room beside `place`, before one is moved."""
     folder = os.path.dirname(os.path.abspath(place))
     while not os.path.isdir(folder):
@@ -218,7 +221,7 @@ def check_room(place: str, lacks_bytes: int) -> None:
     # One that counts no blocks (/proc) lacks none: writing there tells what is wrong.
     if volume.f_blocks and lacks_bytes > free:
         words = f"{place} needs {size_words(lacks_bytes)} more here, and {size_words(free)} are free in {folder}"
-        ways = (Way("see the disks", f"df -h {shlex.quote(folder)}"), Way("or bring it elsewhere", "-o FOLDER"))
+        ways = (Way("see the disks", f"df -h {shlex.quote(folder)}"), Way("or bring it elsewhere", elsewhere))
         raise TransferFailed("AIC-E646", words, ways=ways)
 
 

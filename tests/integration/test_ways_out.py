@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -187,3 +188,17 @@ def test_an_option_without_its_value_leads_to_the_help_of_its_command(person: Pe
     for words in (("list", "--status"), ("notes", "lab", "--add")):
         done = person.run(*words)
         assert (done.returncode, f"aicrun {words[0]} --help" in done.stderr) == (3, True), done.stderr
+
+
+def test_a_pull_without_room_names_a_command_that_there_is(person: Person) -> None:
+    path = person.home / ".config/aicrun/machines.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("version: 1\nmachines:\n  - {name: lab, local: true}\n")
+    (person.home / "here").mkdir()
+    with (person.home / "large").open("wb") as stream:
+        # With a hole in it: nothing is written.
+        stream.truncate(shutil.disk_usage(person.home).free + 2**30)
+    done = person.run("pull", f"lab:{person.home}/large", "here")
+    told = " ".join(done.stderr.split())
+    assert (done.returncode, "AIC-E646" in told) == (14, True), told
+    assert "aicrun pull lab:" in told and "-o FOLDER" not in told, told
