@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 
 import click
@@ -22,6 +23,7 @@ from aicrun.spec.folders import config_folder
 from aicrun.spec.inventory import find_inventory
 from aicrun.spec.inventory_edit import with_down, without
 from aicrun.spec.inventory_file import change
+from aicrun.spec.model import SshReach
 
 
 @click.group("machines", invoke_without_command=True, epilog="Example: aicrun machines --json")
@@ -119,13 +121,16 @@ def remove_command(screen: Screen, machine: str, clean: bool, yes: bool, machine
         path = _written(session.inventory.file)
         session.machine(machine)
         left = api.left_on(session, machine) if clean else None
+        reach = session.machine(machine).reach
     if left is not None:
-        screen.out(left_lines(screen, machine, left))
+        # A command that works also when the machine is in the list no more.
+        by_hand = f"ssh {shlex.quote(reach.target)} " if isinstance(reach, SshReach) else ""
+        screen.out(left_lines(screen, machine, left, by_hand))
     if not agreed(screen, f"Take {machine} out of {path}?", yes):
         screen.err(["Nothing was changed."])
         return Exit.INTERRUPTED
     change(path, lambda text, file: without(text, file, machine))
-    screen.out([f"{machine} is no longer in {path}. Nothing on it was touched."])
+    screen.out([f"{machine} is no longer in {path}. What lies on it was left as it was."])
     if screen.json:
         screen.document("machines_remove", {"machine": machine, "file": path, "left": api.as_json(left)})
     return Exit.DONE

@@ -202,3 +202,12 @@ def test_a_pull_without_room_names_a_command_that_there_is(person: Person) -> No
     told = " ".join(done.stderr.split())
     assert (done.returncode, "AIC-E646" in told) == (14, True), told
     assert "aicrun pull lab:" in told and "-o FOLDER" not in told, told
+
+
+def test_what_removes_our_files_works_when_the_machine_is_out_of_the_list(person: Person) -> None:
+    path = person.home / ".config/aicrun/machines.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("version: 1\nmachines:\n  - {name: lab, local: true}\n  - {name: den, ssh: nobody@127.0.0.1:9}\n")
+    done = person.run("machines", "remove", "lab", "--clean", "--yes")
+    assert (done.returncode, "rm -rf ~/.local/state/aicrun" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert "aicrun exec" not in done.stdout and "left as it was" in done.stdout, done.stdout

@@ -116,8 +116,11 @@ def drain_lines(screen: Screen, machine: str, found: api.Drained) -> list[str]:
     return [*shown, "", *next_lines((Way("lift it", f"aicrun machines drain {machine} --off"),))]
 
 
-def left_lines(screen: Screen, machine: str, left: api.Left) -> list[str]:
-    """What lies on a machine, and the commands that would end or remove it; none of them is run."""
+def left_lines(screen: Screen, machine: str, left: api.Left, by_hand: str) -> list[str]:
+    """What lies on a machine, and the commands that would end or remove it; none of them is run.
+
+    `by_hand` is what a command over there is typed behind: `ssh TARGET `, or nothing on this machine.
+    """
     shown = [f"On {machine}:"]
     shown += [f"  run {name(run)} has not ended" for run in left.running]
     shown += [
@@ -129,5 +132,5 @@ def left_lines(screen: Screen, machine: str, left: api.Left) -> list[str]:
     own = " ".join(path for path, _ in left.folders if "aic-jobs" not in path)
     # Under a run that goes on its records are not to be taken away.
     if own and not left.running:
-        ways.append(Way("remove what is ours there", f"aicrun exec {machine} -- 'rm -rf {own}'"))
+        ways.append(Way("remove what is ours there", f"{by_hand}'rm -rf {own}'" if by_hand else f"rm -rf {own}"))
     return [*shown, "", *next_lines(tuple(ways)), ""]
