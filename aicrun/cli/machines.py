@@ -66,7 +66,9 @@ def drain_command(screen: Screen, machine: str | None, off: bool, why: str, mach
     return Exit.DONE
 
 
-@machines_command.command("list", epilog="Example: aicrun machines list")
+@machines_command.command(
+    "list", short_help="Every machine and card as it is now.", epilog="Example: aicrun machines list"
+)
 @with_machines
 @with_json
 @click.pass_obj
@@ -88,7 +90,11 @@ def check_command(screen: Screen, machine: str, machines: str) -> int:
 machines_command.add_command(add_command)
 
 
-@machines_command.command("down", epilog="Example: aicrun machines down home")
+@machines_command.command(
+    "down",
+    short_help="Write `down: true`: it is neither asked nor waited for.",
+    epilog="Example: aicrun machines down home",
+)
 @click.argument("machine")
 @with_machines
 @with_json

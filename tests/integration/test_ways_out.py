@@ -211,3 +211,7 @@ def test_what_removes_our_files_works_when_the_machine_is_out_of_the_list(person
     done = person.run("machines", "remove", "lab", "--clean", "--yes")
     assert (done.returncode, "rm -rf ~/.local/state/aicrun" in done.stdout) == (0, True), done.stdout + done.stderr
     assert "aicrun exec" not in done.stdout and "left as it was" in done.stdout, done.stdout
+
+
+def test_the_help_of_machines_cuts_no_line(person: Person) -> None:
+    assert "..." not in person.run("machines", "--help").stdout.partition("Commands:")[2]
