@@ -59,7 +59,7 @@ def text_of(path: str) -> str:
 
 
 class _Lines:
-    """The lines of a file as (place, kind, key in base64): those of one plain name by it, others with their patterns."""
+    """The lines of a file as (place, kind, key in base64): those of one plain name by it, others with patterns."""
 
     def __init__(self, text: str) -> None:
         self._plain: dict[str, list[tuple[int, str, str]]] = {}
