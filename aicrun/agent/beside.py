@@ -15,11 +15,11 @@ from typing import Callable, Optional
 from aicrun.agent import children, family, handles, hooks, step_run
 from aicrun.agent.process import become_subreaper, look, send_signal
 from aicrun.agent.programs import Program
-from aicrun.agent.records import set_aside
+from aicrun.agent.records import Unreadable, read_record, set_aside
 from aicrun.agent.refused import Refused
 from aicrun.agent.wishes import Wishes
 from aicrun.wire import lean, names
-from aicrun.wire.jobs import Limits, Retry, StopIntent
+from aicrun.wire.jobs import Limits, Retry, StepStart, StopIntent
 
 # It begins when the command has run for so long: most faults come sooner.
 AFTER_S = hooks.number("EARLY_AFTER_MS", 1000) / 1000.0
@@ -42,15 +42,20 @@ class Beside:
         self._wishes = wishes
         self._more = more
         self._due_at: Optional[float] = time.monotonic() + AFTER_S
-        self._pid = self._ticks = 0
+        self._pid = self._ticks = self._gone = 0
+        self._is_over = False
 
     def look(self) -> float:
         """Start it when it is time to, end it when a stop is asked for; in how many seconds to ask again."""
         again_s = self._more()
         if self._wishes.stop() is not None:
-            self._due_at = None
+            self._is_over = True
             self._tell_to_end()
-        if self._due_at is None:
+        if not self._is_over and self._due_at is None and self._is_gone():
+            # Somebody ended it: the run would go on without, and nobody would know.
+            self._due_at = time.monotonic() + (AFTER_S, *PAUSES_S)[min(self._gone, len(PAUSES_S))]
+            self._gone += 1
+        if self._is_over or self._due_at is None:
             return again_s
         left_s = self._due_at - time.monotonic()
         if left_s > 0:
@@ -67,9 +72,12 @@ class Beside:
         """Tell it to end and wait until nothing of it lives; it is ended by force when it does not."""
         if not self._pid:
             return
-        self._tell_to_end()
-        until = time.monotonic() + hooks.number("LEAVES_S", int(LEAVES_S))
+        until, again_at = time.monotonic() + hooks.number("LEAVES_S", int(LEAVES_S)), 0.0
         while self._lives():
+            if time.monotonic() >= again_at:
+                # Said once it may be lost: of two waiting signals of one kind the kernel keeps the first, a stranger's.
+                self._tell_to_end()
+                again_at = time.monotonic() + 1.0
             if time.monotonic() > until:
                 tree = family.Family(self._order.job_id, self._pid).members()
                 send_signal(self._pid, self._ticks, signal.SIGKILL)
@@ -85,6 +93,16 @@ class Beside:
     def _lives(self) -> bool:
         proc = look(self._pid)
         return proc is not None and proc.lives and proc.ticks == self._ticks
+
+    def _is_gone(self) -> bool:
+        """True when it ended before its time, and what it supervised has ended too: two would be in the way."""
+        if not self._pid or self._lives():
+            return False
+        try:
+            begun = read_record(os.path.join(self._order.folder, names.STEP_START), StepStart)
+        except Unreadable:
+            begun = None
+        return begun is None or not family.main_lives(begun)
 
     def _start(self) -> None:
         program = self._program()
@@ -117,7 +135,7 @@ class Word(Wishes):
     def stop(self) -> Optional[StopIntent]:
         """A stop, once it is to end."""
         if os.getppid() != self._keeper:
-            self._end(0)
+            self._end(self._keeper)
         return self._ends
 
     def any_stop(self) -> Optional[StopIntent]:
@@ -135,7 +153,10 @@ class Word(Wishes):
         """None: see `_supervise`."""
         return Retry()
 
-    def _end(self, _sender: int) -> None:
+    def _end(self, sender: int) -> None:
+        # What others want of it is nothing to a run that goes on: it ends with its command, or with its keeper.
+        if sender != self._keeper:
+            return
         self._ends = self._ends or StopIntent("keeper", GRACE_S, time.time())
 
 

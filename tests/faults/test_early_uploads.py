@@ -161,6 +161,39 @@ def test_an_upload_that_is_killed_at_any_moment_harms_nothing(rig: Rig) -> None:
         assert status_of(rig.ended(job, 60)).status is Status.SUCCEEDED and has(rig, 1), place
 
 
+def supervisor(pid: int) -> int:
+    """The process between the keeper and the program that uploads."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_sigterm_of_others_ends_no_early_upload(rig: Rig) -> None:
+    job = started(rig, "save 1; await more; save 2; await go")
+    until(lambda: has(rig, 1), 60)
+    pid = beside(rig, job)
+    above = supervisor(pid)
+    assert above != rig.keeper(job)
+    os.kill(above, signal.SIGTERM)
+    (rig.home / "more").touch()
+    until(lambda: has(rig, 2), 60)
+    assert (beside(rig, job), lives(above)) == (pid, True)
+    (rig.home / "go").touch()
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED
+    assert not lives(above)
+
+
+def test_an_early_upload_that_is_killed_with_its_supervisor_is_begun_again(rig: Rig) -> None:
+    job = started(rig, "save 1; await more; save 2; await go")
+    until(lambda: has(rig, 1), 60)
+    pid = beside(rig, job)
+    for one in (supervisor(pid), pid):
+        os.kill(one, signal.SIGKILL)
+    (rig.home / "more").touch()
+    until(lambda: has(rig, 2), 60)
+    (rig.home / "go").touch()
+    assert status_of(rig.ended(job)).status is Status.SUCCEEDED
+    assert "leftovers_killed" not in events(rig, job)
+
+
 def test_a_keeper_that_is_killed_takes_its_upload_along_and_loses_nothing(rig: Rig) -> None:
     job = started(rig, "save 1; await go", limits=Limits(grace_s=1))
     until(lambda: has(rig, 1) and rig.report(job).early, 60)
