@@ -237,8 +237,23 @@ def _newest_first(home: Home, ids: Optional[Set[str]]) -> List[Tuple[str, str]]:
 
 
 def _newest(home: Home, places: List[Tuple[str, str]]) -> Tuple[str, str]:
+    """The newest of a name's jobs; before one that was decided never to start, the newest that has not ended."""
     ids = {job_id for _, job_id in places}
-    return max(places, key=lambda place: _order(home, place[0], place[1], ids))
+    newest = max(places, key=lambda place: _order(home, place[0], place[1], ids))
+    if len(places) == 1 or not _is_no(home, *newest):
+        return newest
+    going = [place for place in places if not os.path.lexists(os.path.join(home.record_dir(*place), names.END))]
+    going = [place for place in going if not _is_no(home, *place)]
+    return max(going, key=lambda place: _order(home, place[0], place[1], ids), default=newest)
+
+
+def _is_no(home: Home, run: str, job_id: str) -> bool:
+    """True for a job that was decided never to start, settled first; it may take the host lock."""
+    try:
+        decision = decide.settled(home, run, job_id)
+    except Unreadable:
+        return False
+    return decision is not None and decision.decision == "no"
 
 
 def _newest_of_run_first(home: Home, run: str) -> List[str]:

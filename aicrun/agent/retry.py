@@ -33,7 +33,7 @@ def cause_of(exits: Tuple[StepExit, ...]) -> str:
     if not exits or exits[-1].step != "command" or any(end.stop_sent for end in exits):
         return ""
     end = exits[-1]
-    if end.spawn_error or end.code == 0 or (end.code is None and end.signal is None):
+    if end.spawn_error or (end.code == 0 and not end.timed_out) or (end.code is None and end.signal is None):
         return ""
     reason = reason_of("command", end)
     if reason == "exit_code":

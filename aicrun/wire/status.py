@@ -269,7 +269,10 @@ def _ending(report: JobReport) -> Standing:
 
 def _failure(step: StepReport) -> Optional[Standing]:
     end = step.exit
-    if end is None or end.code == 0 or step.step == "upload":
+    if end is None or step.step == "upload":
+        return None
+    if end.code == 0 and not (step.step == "command" and end.timed_out):
+        # A command that our deadline ended was not done, also where it saved what it had and left in peace.
         return None
     reason = reason_of(step.step, end)
     return Standing(Status.FAILED, reason, "", step.step, end.code, end.signal, end.spawn_error)

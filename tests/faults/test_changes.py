@@ -13,7 +13,7 @@ from agent_rig import Refusal, Rig, lives
 from support import until
 
 from aicrun.wire import names
-from aicrun.wire.codec import from_json
+from aicrun.wire.codec import from_json, to_json
 from aicrun.wire.jobs import JobReport, Limits, Upload
 from aicrun.wire.status import Status, status_of
 
@@ -34,8 +34,12 @@ def test_an_upload_is_the_runs_own_last_step(rig: Rig) -> None:
     assert report.upload is not None
     assert report.upload.verified
     assert [step.step for step in report.steps] == ["setup", "command", "upload"]
-    with pytest.raises(Refusal, match="nothing_to_upload"):
-        rig.call("upload", job_id=job, by="ana")
+    # What is verified is looked at anew, as often as somebody asks.
+    shutil.rmtree(rig.home / "target/up-run")
+    rig.call("upload", job_id=job, by="ana")
+    until(lambda: not lives(rig.keeper(job)))
+    assert rig.standing(job).status is Status.SUCCEEDED
+    assert (rig.home / "target/up-run/model.bin").read_text() == "weights\n"
     failed = uploading(rig, "fail-run", "exit 3")
     assert status_of(rig.ended(failed)).code == 3
     assert not list((rig.home / "target/fail-run").iterdir())
@@ -215,3 +219,16 @@ def test_everything_of_ours_is_private(rig: Rig) -> None:
         assert mode == (0o700 if path.is_dir() else 0o600), path
     assert names.REQUEST in os.listdir(rig.folder(job))
     assert Path(rig.home / "work/private-run").stat().st_mode & 0o777 in (0o700, 0o755)
+
+
+def test_a_start_that_came_to_nothing_does_not_stand_before_the_job_that_goes_on(rig: Rig) -> None:
+    first = rig.start("sft", "exec sleep 600")
+    rig.running(first)
+    second = rig.request("sft", "true", named=(first,))
+    assert rig.call("reserve", request=to_json(second), confirm=False)["answer"] == "ok"
+    rig.call("withdraw", job_id=second.job_id, reason="expired", by="ana@laptop")
+    assert rig.report("sft").job_id == first
+    rig.call("stop", job_id=first, by="ana", grace_s=1)
+    rig.ended(first)
+    # What ended is no reason to hide how the last start went.
+    assert rig.report("sft").job_id == second.job_id

@@ -153,6 +153,14 @@ def test_max_duration_ends_a_command_and_says_so(rig: Rig) -> None:
     assert status_of(report).reason == "timeout"
 
 
+def test_a_command_that_leaves_in_peace_at_its_deadline_was_not_done(rig: Rig) -> None:
+    peaceful = "trap 'exit 0' TERM; while true; do sleep 0.1; done"
+    job = rig.start("peaceful-run", peaceful, limits=Limits(grace_s=20, max_duration_s=1))
+    report = rig.ended(job)
+    assert (command_exit(report).code, command_exit(report).timed_out) == (0, True)
+    assert (status_of(report).status, status_of(report).reason) == (Status.FAILED, "timeout")
+
+
 def test_a_started_run_outlives_its_agent_and_keeps_nothing_of_it_open(rig: Rig) -> None:
     with rig.link() as link:
         answer, _ = link.call("reserve", request=_plain(rig, "outlive-run", "sleep 2; echo done"), confirm=True)

@@ -27,7 +27,7 @@ ENDINGS = [
     ("a worker out of memory, the parent says 1", ended(code=1, oom_kill=True), "exit:1"),
     ("the deadline, by signal", ended(signal=15, timed_out=True), "timeout"),
     ("the deadline, by code", ended(code=3, timed_out=True), "timeout"),
-    ("the deadline, and it ended well", ended(code=0, timed_out=True), ""),
+    ("the deadline, and it left in peace", ended(code=0, timed_out=True), "timeout"),
     ("stopped", ended(signal=15, stop_sent=True), ""),
     ("stopped, with a code", ended(code=75, stop_sent=True), ""),
     ("no such program", ended(spawn_error="no such file"), ""),
