@@ -73,7 +73,6 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         cards=record.cards,
         card_indexes=record.card_indexes,
         machine=record.machine,
-        spec_file=record.spec_file,
         swept=seen.end is not None and not seen.has_folder,
         progress=_progress(home, known),
         facts=_facts(home, record),
@@ -83,8 +82,14 @@ def report_from(home: Home, known: Known, now: float, *, events: bool = False) -
         card_allocated=known.card_allocated,
         launched=_launched(known.launch),
         early=_early(home, known, now),
+        **_typed(record),
     )
     return _with_attempts(_with_stall(home, _with_sample(home, report, now), known, now), known)
+
+
+def _typed(record: RunRecord) -> Dict[str, Any]:
+    """What was typed to start it."""
+    return {"spec_file": record.spec_file, "spec_folder": record.spec_folder, "asked": record.asked}
 
 
 def _target(known: Known) -> Optional[Upload]:

@@ -279,6 +279,8 @@ def _record(home: Home, request: JobRequest) -> RunRecord:
         host_id=home.host_id,
         retry=request.retry,
         first_attempt=request.first_attempt,
+        spec_folder=request.spec_folder,
+        asked=request.asked,
     )
 
 

@@ -224,7 +224,7 @@ class Applying:
         if not api.settled(found):
             self._screen.out(["", *going_lines(found)])
             return found, Exit.DONE
-        self._screen.out(["", *ending_lines(self._screen, api.ending(self._session, found), found.report.spec_file)])
+        self._screen.out(["", *ending_lines(self._screen, api.ending(self._session, found))])
         return found, api.exit_of(found)
 
     def _document(self, plan: api.Plan, outcomes: tuple[api.Outcome, ...], code: Exit) -> int:

@@ -292,7 +292,7 @@ def wait_command(screen: Screen, run: str, timeout: str, machines: str) -> int:
         elif passed:
             screen.err([f"{found.report.run} is {found.standing.status.value} still; {timeout} passed. It goes on."])
         else:
-            screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
+            screen.out(ending_lines(screen, api.ending(session, found)))
     return code
 
 

@@ -48,7 +48,7 @@ def stop_command(screen: Screen, run: str, grace: str, yes: bool, machines: str)
             f"The wish to stop {found.report.run} stands on {found.machine}; the stop goes on there.",
         )
         found = api.stop(session, found, grace_s, Story(screen).tell)
-        screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
+        screen.out(ending_lines(screen, api.ending(session, found)))
     stopped = found.standing.status.terminal
     _done(screen, "stop", found)
     return Exit.DONE if stopped else api.exit_of(found)
@@ -139,7 +139,7 @@ def upload_command(screen: Screen, /, run: str, checkpoint: str, machines: str, 
         if verified:
             screen.out([uploaded_row(found.report), last_line(found, api.ending(session, found).saved)])
         else:
-            screen.out(ending_lines(screen, api.ending(session, found), found.report.spec_file))
+            screen.out(ending_lines(screen, api.ending(session, found)))
     _done(screen, "upload", found)
     return Exit.DONE if verified else Exit.TRANSFER_FAILED
 

@@ -6,6 +6,7 @@ It must not ask anybody; which of these is true is known where the question was 
 from __future__ import annotations
 
 from aicrun.errors import AicrunError, HostUnreachable, Way
+from aicrun.plan.commands import typed_again
 from aicrun.wire.jobs import JobRequest
 
 
@@ -72,11 +73,11 @@ def old_not_known(request: JobRequest, old: str, machine: str, error: AicrunErro
         ),
         ways=(
             Way("how it stands, once it answers", f"aicrun inspect {old}"),
-            Way("then look again", f"aicrun plan {request.spec_file or 'run.yaml'}"),
+            Way("then look again", typed_again("plan", request.spec_file, request.asked)),
         ),
     )
 
 
 def same_again(request: JobRequest) -> str:
     """The command that was typed, as far as the request knows it."""
-    return f"aicrun apply {request.spec_file or 'run.yaml'}"
+    return typed_again("apply", request.spec_file, request.asked)

@@ -28,6 +28,8 @@ from aicrun.wire.names import GATE_S
 
 # Five attempts settle every race that was explored; the rank stays, or rivals could withdraw each other for ever.
 _ATTEMPTS_MOST = 5
+# A host's reason for its no: the gate was passed before anybody confirmed.
+_EXPIRED = "expired"
 _RESEND_S = 30.0
 _AWAIT_S = GATE_S + 10
 
@@ -106,6 +108,7 @@ def _attempt(wanted: Start) -> Started | None:
         return _adopt(wanted, reserved)
     if reserved.answer != "ok":
         wanted.session.ledger.drop(request.job_id)
+        _check_chance(wanted, reserved.reason)
         return None
     if not alone:
         rival = _settled(wanted, request)
@@ -272,13 +275,29 @@ def _before(wanted: Start, request: JobRequest) -> Started | None:
 def _confirmed(wanted: Start, request: JobRequest) -> bool:
     try:
         wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "confirming")
-        decision, _ = _patience(wanted, wanted.machine).ask(lambda backend: backend.confirm(request.job_id))
+        decision, why = _patience(wanted, wanted.machine).ask(lambda backend: backend.confirm(request.job_id))
     except HostUnreachable as error:
         raise silence.not_known(request, error) from error
     except HostRefused as refusal:
         _leave(wanted, request, f"refused: {refusal.code}")
         raise
+    if decision != "go":
+        _check_chance(wanted, why)
     return decision == "go"
+
+
+def _check_chance(wanted: Start, why: str) -> None:
+    """Raise for a no that another attempt is no answer to: only time and a rival's start are a reason to try again.
+
+    A person's stop, say, is meant for whatever start it met.
+    """
+    if why and why != _EXPIRED and not why.startswith("by "):
+        raise HostRefused(
+            "AIC-E612",
+            f"{wanted.machine}: the start of {wanted.item.run} was refused before it began: {why}",
+            token="start_failed",
+            ways=(Way("see how it stands", f"aicrun inspect {wanted.item.run}"),),
+        )
 
 
 def _leave(wanted: Start, request: JobRequest, reason: str) -> None:

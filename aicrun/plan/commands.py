@@ -9,6 +9,8 @@ from aicrun.plan.model import Plan
 from aicrun.spec.model import RunSpec
 
 _CONTRARY = {"--again": "--fresh", "--fresh": "--again"}
+# A start that was made is not asked for again by them: --again would train anew where only an upload is left.
+_ONCE = ("--again", "--fresh", "--replace", "--forget")
 _CHOICE = ("--only", "--skip")
 
 
@@ -39,6 +41,18 @@ def narrowed(plan: Plan, runs: Iterable[str]) -> tuple[str, ...]:
 def of_run(verb: str, run: str, *extra: str) -> str:
     """`aicrun VERB RUN …`."""
     return " ".join(shlex.quote(part) for part in ("aicrun", *verb.split(), run, *extra))
+
+
+def asked(spec: RunSpec) -> tuple[str, ...]:
+    """The options that make this run of its file, for its record; not those that were meant for one start alone."""
+    overrides = (part for override in spec.overrides for part in ("--set", override))
+    return (*overrides, *(part for option in spec.said if option[0] not in _ONCE for part in option))
+
+
+def typed_again(verb: str, file: str, told: tuple[str, ...], *extra: str) -> str:
+    """`aicrun VERB FILE` with what `asked` gave when the run was started, and what the way out adds to that."""
+    added = (part for part in extra if part not in told)
+    return " ".join(shlex.quote(part) for part in ("aicrun", verb, file or "run.yaml", *told, *added))
 
 
 def _whole(verb: str, files: tuple[str, ...], spec: RunSpec | None, extra: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aicrun.plan.commands import asked
 from aicrun.plan.environment import has_environment, setup_on
 from aicrun.plan.inputs import fetches, input_variables, inputs_at
 from aicrun.plan.model import Candidate, CardOn, Wanted
@@ -82,7 +83,6 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         cwd=fill(spec.cwd, values),
         env=_env(wanted, site, values),
         machine=site.machine.name,
-        spec_file=spec.file,
         supervision=dict(spec.supervision),
         source=wanted.source,
         setup=_filled_setup(setup, values),
@@ -108,7 +108,13 @@ def draft(wanted: Wanted, site: Site) -> JobRequest:
         room=needed_room(wanted, site.machine, site.reading),
         resume=_resume(spec, values),
         keep=spec.checkpoints.keep,
+        **_typed(spec),
     )
+
+
+def _typed(spec: RunSpec) -> dict[str, Any]:
+    """What was typed to start it, for the commands to type next."""
+    return {"spec_file": spec.file, "spec_folder": spec.folder, "asked": asked(spec)}
 
 
 def _resume(spec: RunSpec, values: Mapping[str, str]) -> Resume | None:

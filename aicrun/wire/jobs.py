@@ -111,6 +111,8 @@ class JobRequest:
     `inputs` are files and folders of the host by name, which the command reads and nobody changes; `fetches` are those
     of them that are brought there first. `room` is what the host looks for on its disks before it takes the job.
     `keep` above 0: so many of the newest checkpoints stay when those that are verified uploaded are pruned.
+    `spec_file` is as typed, `spec_folder` the client's folder that holds it; `asked` are the options that made this run
+    of that file, `--set` and its like: all three for the commands to type next, nothing is decided by them.
     """
 
     job_id: str
@@ -155,6 +157,8 @@ class JobRequest:
     room: Tuple[Room, ...] = ()
     resume: Optional[Resume] = None
     keep: int = 0
+    spec_folder: str = ""
+    asked: Tuple[str, ...] = ()
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
@@ -185,6 +189,8 @@ class RunRecord:
     host_id: str = ""
     retry: Retry = Retry()
     first_attempt: int = 1
+    spec_folder: str = ""
+    asked: Tuple[str, ...] = ()
     extra: Dict[str, Any] = lean.field(default_factory=dict)
 
 
@@ -372,4 +378,6 @@ class JobReport:
     stalled_s: Optional[float] = None
     stall_limit_s: Optional[int] = None
     early: Optional[Early] = None
+    spec_folder: str = ""
+    asked: Tuple[str, ...] = ()
     extra: Dict[str, Any] = lean.field(default_factory=dict)

@@ -7,6 +7,9 @@ from typing import Any
 from protocol.network import Client
 from protocol.world import HIGHER_IS_WITHDRAWN, World, guarded
 
+from aicrun.agent import stop as stop_file
+from aicrun.errors import HostRefused
+
 GIVE_WAY = "    if True:\n        _withdraw(wanted, wanted.machine, request.job_id, 'gives way')\n        return None\n"
 LOWER_IS_AWAITED = (
     "    return _await_decision(wanted, machine, rival, lambda: _touch(wanted, request))\n",
@@ -155,3 +158,14 @@ def ranked(digit: str) -> tuple[tuple[str, str], ...]:
         ),
         ("import contextlib\n", "import contextlib\nimport dataclasses\n"),
     )
+
+
+def test_a_persons_stop_of_a_start_that_is_not_confirmed_yet_is_not_undone(world: World) -> None:
+    world.a.start("h0", "9").upto("confirm")
+    host, job_id = world.only()
+    stop_file.stop(host.home, {"job_id": job_id, "by": "bob@pc", "grace_s": None}, b"")
+    world.a.run()
+    assert world.settle_all() == []
+    assert [job for _, job in world.records()] == [job_id]
+    assert isinstance(world.a.fault, HostRefused)
+    assert (world.a.fault.code, "stopped by bob@pc" in str(world.a.fault)) == ("AIC-E612", True)

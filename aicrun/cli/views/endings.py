@@ -6,6 +6,7 @@ from a log's words.
 
 from __future__ import annotations
 
+import os
 import shlex
 from textwrap import TextWrapper, wrap
 from typing import Any
@@ -18,6 +19,7 @@ from aicrun.cli.views.steps import quoted
 from aicrun.cli.views.trouble import next_lines
 from aicrun.errors import Way
 from aicrun.lifecycle.events import WARNINGS
+from aicrun.plan.commands import typed_again
 from aicrun.plan.reconcile import lost_cause, not_uploaded
 from aicrun.plan.records import attempt_words
 from aicrun.plan.words import cells, count, counted, cut, gib, harmless, name, ordinal, size, took
@@ -37,7 +39,7 @@ _COLOURS = {
 }
 
 
-def ending_lines(screen: Screen, ending: api.Ending, spec_file: str) -> list[str]:
+def ending_lines(screen: Screen, ending: api.Ending) -> list[str]:
     """The whole screen of an ended run."""
     found, standing = ending.found, ending.found.standing
     shown = [headline(found)]
@@ -46,7 +48,7 @@ def ending_lines(screen: Screen, ending: api.Ending, spec_file: str) -> list[str
     if standing.status is not api.Status.SUCCEEDED:
         shown += _evidence(screen, ending)
     shown += _rows(found)
-    ways = ways_after(found, spec_file)
+    ways = ways_after(found)
     if ways:
         shown += ["", *next_lines(ways)]
     shown = [part for line in shown for part in folded(line)]
@@ -255,29 +257,50 @@ def _is_half(name: str, saved: api.Checkpointed | None) -> bool:
     return any(one.name == name and one.complete in ("no", "writing") for one in saved.checkpoints) if saved else False
 
 
-def ways_after(found: api.Found, spec_file: str) -> tuple[Way, ...]:
+def ways_after(found: api.Found) -> tuple[Way, ...]:
     """What one would type next after this ending."""
     run, standing = found.called, found.standing
-    spec = shlex.quote(spec_file or "run.yaml")
     read_on = Way("read on", f"aicrun logs {run} --tail 200")
-    again = Way("run it again", f"aicrun apply {spec} --again")
+    again = Way("run it again", _applied(found.report, "--again"))
     if standing.status is api.Status.SUCCEEDED:
         return ()
     # The same rules as the plan's, whose rows for these upload again, or make the attempt that is left.
     if not_uploaded(standing):
-        return (Way("upload again, nothing is trained twice", f"aicrun apply {spec}"),)
+        return (Way("upload again, nothing is trained twice", _applied(found.report)),)
     if _has_attempt(found):
-        return (read_on, Way("make the next attempt", f"aicrun apply {spec}"))
+        return (read_on, Way("make the next attempt", _applied(found.report)))
     if standing.status is api.Status.UNKNOWN:
-        forget = Way("as if it never was", f"aicrun apply {spec} --forget")
+        forget = Way("as if it never was", _applied(found.report, "--forget"))
         return (Way("look first", f"aicrun logs {run} --tail 50"), Way("run it again", again.command), forget)
     if standing.status is api.Status.REJECTED:
-        return (Way("try again", f"aicrun apply {spec}"),)
+        return (Way("try again", _applied(found.report)),)
     if standing.status is api.Status.STOP_FAILED:
         return (Way("look at it", f"aicrun inspect {run}"), Way("ask once more", f"aicrun stop {run}"))
     if standing.step in ("setup", "preflight"):
         return (Way("read on", f"aicrun logs {run} --step {standing.step}"), again)
     return (read_on, again)
+
+
+def _applied(report: api.JobReport, *extra: str) -> str:
+    """The `aicrun apply` that makes this very run: its file, where that lies from here, and what it was asked with."""
+    file, told = report.spec_file or "run.yaml", report.asked
+    whole = os.path.join(report.spec_folder, os.path.basename(file))
+    # Another client's folder may not be here: then the file is named as it was typed there.
+    if report.spec_folder and os.path.abspath(file) != whole and os.path.exists(whole):
+        told = tuple(_from_there(report, before, part) for before, part in zip(("", *told), told, strict=False))
+        file = whole
+    return harmless(typed_again("apply", file, told, *extra))
+
+
+def _from_there(report: api.JobReport, before: str, part: str) -> str:
+    """The value of `--machines`, as seen from the folder in which it was typed; any other part as it is."""
+    if before != "--machines":
+        return part
+    inner = os.path.dirname(os.path.normpath(report.spec_file))
+    folder = report.spec_folder
+    # A name in the folder itself is typed with no folder before it; what began with `..` or `/` tells no more.
+    there = folder if not inner else folder[: -len(inner)] if folder.endswith(f"/{inner}") else ""
+    return os.path.join(there, part) if there else part
 
 
 def _has_attempt(found: api.Found) -> bool:

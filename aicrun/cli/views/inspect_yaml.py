@@ -69,7 +69,7 @@ def inspect_lines(
     shown += _history(found)
     if env is not None:
         shown += _env(report, env)
-    commands = [way.command for way in ways_after(found, report.spec_file)] if standing.status.terminal else []
+    commands = [way.command for way in ways_after(found)] if standing.status.terminal else []
     commands = commands or [f"aicrun logs -f {found.called}", f"aicrun stop {found.called}"]
     if standing.status is not api.Status.SUCCEEDED:
         shown.append("next: [" + ", ".join(_text(command) for command in commands) + "]")

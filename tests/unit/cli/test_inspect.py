@@ -93,7 +93,7 @@ def test_what_was_uploaded_while_it_ran_is_told_when_the_run_was_stopped() -> No
     found = Found("lab", replace(stopped().report, early=early))
     assert loaded(found)["upload"]["state"] == "not made"  # type: ignore[index]
     assert loaded(on_lab(early=early))["upload"]["state"] == "waits"  # type: ignore[index]
-    rows = [plain(line) for line in ending_lines(Screen(), Ending(found), "run.yaml")]
+    rows = [plain(line) for line in ending_lines(Screen(), Ending(found))]
     assert "uploaded 2 checkpoints while it ran, verified, the newest of them checkpoint-8000" in " ".join(
         " ".join(rows).split()
     )

@@ -60,7 +60,7 @@ def test_a_run_that_was_named_by_its_id_keeps_that_name_in_every_command(found: 
     called = with_fields(found, key="3f9a")
     seen = Checkpointed("/c", (Checkpoint("1", "checkpoint-9000", 1 << 30, complete="yes"),))
     shown = [
-        *ending_lines(Screen(), Ending(called, saved=seen), ""),
+        *ending_lines(Screen(), Ending(called, saved=seen)),
         *checkpoint_lines(Screen(), called, seen),
         *inspect_lines(called),
         *inspect_lines(with_fields(on_lab(), key="3f9a")),
@@ -80,7 +80,7 @@ def test_no_line_of_an_ending_but_the_last_is_wider_than_the_screen() -> None:
     why = "its keeper was gone and nobody recorded its end, and then its deadline came while nobody looked at it"
     unseen = Found("lab", replace(lost().report, lost_detail=why))
     for found in (Found("lab", replace(succeeded().report, upload=done)), failed(upload=done), unseen):
-        shown = [plain(line) for line in ending_lines(Screen(), Ending(found), "run.yaml")]
+        shown = [plain(line) for line in ending_lines(Screen(), Ending(found))]
         assert [line for line in shown[:-1] if cells(line) > 80] == []
         assert shown[-1].endswith("aicrun fetch sft-run")
         told = " ".join(" ".join(shown).split())

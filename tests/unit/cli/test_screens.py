@@ -76,12 +76,12 @@ def held(name: str, shown: Iterable[str], width: int = 80) -> None:
 def test_the_end_of_a_run(name: str, found: Found, evidence: tuple[str, ...]) -> None:
     step = found.standing.step or "command"
     screen = Screen(err_terminal=True)
-    held(name, ending_lines(screen, Ending(found, step, evidence), found.report.spec_file))
+    held(name, ending_lines(screen, Ending(found, step, evidence)))
 
 
 @pytest.mark.parametrize("found", [succeeded(), failed(), lost(), stopped(), upload_failed()])
 def test_the_very_last_line_says_where_the_checkpoint_lies_its_size_and_what_fetches_it(found: Found) -> None:
-    last = ending_lines(Screen(), Ending(found), "run.yaml")[-1]
+    last = ending_lines(Screen(), Ending(found))[-1]
     assert last.startswith("checkpoint-9000, 16.1 GiB, on lab ")
     assert last.endswith((" only: aicrun fetch sft-run", " and uploaded: aicrun fetch sft-run"))
 
@@ -93,7 +93,7 @@ def test_the_last_line_names_the_checkpoint_that_a_fetch_would_bring() -> None:
 
     def last(*rows: Checkpoint) -> str:
         ending = Ending(failed(checkpoints=kept), saved=Checkpointed(kept.path, rows))
-        return ending_lines(Screen(), ending, "run.yaml")[-1]
+        return ending_lines(Screen(), ending)[-1]
 
     older = "checkpoint-9000, 1.0 GiB, on lab only (checkpoint-9500 is not whole): aicrun fetch sft-run"
     assert last(half, whole) == older
@@ -104,7 +104,7 @@ def test_the_last_line_names_the_checkpoint_that_a_fetch_would_bring() -> None:
 
 def test_a_run_without_a_checkpoint_says_so_in_its_last_line() -> None:
     kept = replace(report().checkpoints, newest="")
-    last = ending_lines(Screen(), Ending(failed(checkpoints=kept)), "run.yaml")[-3:]
+    last = ending_lines(Screen(), Ending(failed(checkpoints=kept)))[-3:]
     folder = "/home/ana/aic-jobs/sft-run/checkpoints/3f9a1c0e77b2d416"
     assert last == ["No checkpoint was written below", f"  {folder}; for other files:", "  aicrun pull lab:PATH"]
 
@@ -132,7 +132,7 @@ def test_a_run_that_pauses_before_its_next_attempt_says_when_it_goes_on() -> Non
 
 def test_a_lost_run_whose_rule_has_an_attempt_left_goes_on_by_a_plain_apply() -> None:
     def ways(**changes: object) -> list[str]:
-        return [way.command for way in ways_after(Found("lab", replace(lost().report, **changes)), "run.yaml")]
+        return [way.command for way in ways_after(Found("lab", replace(lost().report, **changes)))]
 
     rule = {"retry": {"max": "1", "when": ["reboot"]}}
     assert ways(supervision=rule, attempts_most=2) == ["aicrun logs sft-run --tail 200", "aicrun apply run.yaml"]
@@ -211,7 +211,7 @@ def test_a_silent_run_says_for_how_long_and_goes_on() -> None:
 
 def test_a_worker_killed_for_memory_is_a_hint_beside_the_code() -> None:
     bad = failed(steps=(SETUP, ended("command", 2460.0, 1, oom_suspected=True)))
-    shown = ending_lines(Screen(), Ending(bad, "command", ("worker 3 died",)), "run.yaml")
+    shown = ending_lines(Screen(), Ending(bad, "command", ("worker 3 died",)))
     held("end_failed_hint", [*shown, "", *inspect_lines(bad)])
 
 
@@ -243,7 +243,7 @@ def test_what_went_wrong_on_the_card_is_a_warning_in_inspect_and_at_the_end() ->
     shown = inspect_lines(on_lab(events=events))
     at = shown.index("warnings:")
     assert shown[at + 1 : at + 3] == [f'  - "{strays}"', f'  - "{unused}"']
-    ended = [plain(line) for line in ending_lines(Screen(), Ending(failed(events=events)), "run.yaml")]
+    ended = [plain(line) for line in ending_lines(Screen(), Ending(failed(events=events)))]
     flat = " ".join(" ".join(ended).split())
     assert f"warning {strays}" in flat and f"warning {unused}" in flat
     assert "warnings:" not in inspect_lines(on_lab(events=events[:1]))
@@ -259,7 +259,7 @@ def test_logs_that_go_soon_are_told_in_time() -> None:
     gone = (old(6.5, swept=True), old(6.5, steps=()), on_lab())
     assert sweep_lines(gone) == []
     assert [found.logs_go_in_s for found in gone] == [None, None, None]
-    ended = ending_lines(Screen(), Ending(old(6.5)), "run.yaml")
+    ended = ending_lines(Screen(), Ending(old(6.5)))
     assert plain(ended[-2]) == "  aicrun logs 7c1e09d2 --offset 0 > sft-run.log"
     assert ended[-1].startswith("checkpoint-9000")
     told = [line for line in inspect_lines(old(6.5)) if "logs_kept_for" in line]
@@ -360,7 +360,7 @@ def test_the_ascii_fallback_moves_no_column(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_colours_are_words_too(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = ending_lines(Screen(), Ending(failed()), "run.yaml")
+    shown = ending_lines(Screen(), Ending(failed()))
     Screen(out_colour=True).out(shown)
     coloured = capsys.readouterr().out
     Screen(out_colour=False).out(shown)

@@ -13,6 +13,7 @@ from aicrun.cli.screen import plain
 from aicrun.cli.views.plan_human import plan_screen
 from aicrun.cli.views.trouble import moved_table
 from aicrun.lifecycle.saved import Stale
+from aicrun.plan.commands import asked, typed_again
 from aicrun.plan.decide import plan
 from aicrun.plan.model import Plan, Wanted
 from aicrun.plan.saved import Moved, from_document, to_document
@@ -108,3 +109,13 @@ def test_every_flag_is_said_again(flag: str) -> None:
 def test_a_folder_that_was_typed_is_offered_as_it_was_typed() -> None:
     made = plan((_run("one"), _run("two")), fleet(answered("lab")), Wishes().options(["my specs"]))
     assert "aicrun apply 'my specs'\n" in _last(made)
+
+
+def test_a_run_is_made_again_with_what_made_it_and_not_with_what_was_meant_for_one_start() -> None:
+    wishes = Wishes(again=True, replace=True, overrides=("name=var-run", "command=false"))
+    made = replace(_run("one").spec, overrides=wishes.overrides, said=wishes.said("lab.yaml"))
+    told = asked(made)
+    assert told == ("--set", "name=var-run", "--set", "command=false", "--machines", "lab.yaml")
+    again = typed_again("apply", "one.yaml", told, "--again")
+    assert again == "aicrun apply one.yaml --set name=var-run --set command=false --machines lab.yaml --again"
+    assert typed_again("apply", "", ()) == "aicrun apply run.yaml"
