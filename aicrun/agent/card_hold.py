@@ -159,7 +159,11 @@ class CardHold:
         if self._mark() == "no":
             return True
         if self._is_over() and self._lease is None and not self.take():
-            return self._write("no", TOO_LATE) == "no"
+            try:
+                return self._write("no", TOO_LATE) == "no"
+            except OSError:
+                # It stays in line until the disk takes the mark.
+                return False
         return False
 
     def why_left(self) -> str:
@@ -233,7 +237,13 @@ class CardHold:
 
     def _is_mine(self) -> bool:
         """The cards are held and free: settle against whoever takes the job out of the line at this moment."""
-        if self._write("go", "") == "go":
+        try:
+            decision = self._write("go", "")
+        except OSError as error:
+            # A disk that refuses the mark is no loss of the cards: they stay held, and it is tried again.
+            self._say(lean.replace(self._granted(), why="its record cannot be written: %s" % (error.strerror or error)))
+            return False
+        if decision == "go":
             return True
         if self._ticket is not None and self._lease is not None:
             self._ticket.say("")
@@ -297,6 +307,10 @@ class CardHold:
         return found.decision if found is not None else ""
 
     def _write(self, decision: str, reason: str) -> str:
+        # A mark that stands needs no room on the disk: each attempt of a run comes by here.
+        stands = self._mark()
+        if stands:
+            return stands
         place_once(os.path.join(self._record_dir, names.LEFT), Decision(decision, reason, "keeper", time.time()))
         return self._mark()
 

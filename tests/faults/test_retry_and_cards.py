@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -12,11 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from agent_rig import lives
 from fake_nvml.driver import can_be_built
-from faults.test_cards_and_line import B, Box
+from faults.test_cards_and_line import A, B, Box
+from odd_disk.disk import OddDisk
+from odd_disk.disk import can_be_built as disk_can_be_built
 from support import P38, until
 
+from aicrun.agent import lock_folder, tickets
 from aicrun.agent.card_users import can_be_known
+from aicrun.agent.line import HOLDS
+from aicrun.agent.lock_folder import Places
 from aicrun.wire.codec import to_json
 from aicrun.wire.jobs import Retry, Upload
 from aicrun.wire.status import Status, status_of
@@ -164,6 +171,40 @@ def test_a_lock_folder_that_takes_no_words_any_more_ends_no_run_and_keeps_none(b
     assert ended.attempt == (2 if trouble == "full" else 1)
     assert ended.next_attempt is None or ended.next_attempt.not_made == "card"
     assert not list(box.locks.rglob(".w-*"))
+
+
+@pytest.mark.skipif(not disk_can_be_built(), reason="no C compiler for the disk that refuses")
+def test_a_full_disk_at_its_turn_loses_no_keeper(box: Box, tmp_path: Path) -> None:
+    disk = OddDisk(tmp_path / "disk", box.rig.home / ".local/state")
+    box.rig.env.update(disk.env)
+    tried = box.start(AGAIN, retry=RULE)
+    until(lambda: box.rig.report(tried).next_attempt is not None and not box.held())
+    first = box.start("exec sleep 600", cards=(A, B))
+    holders = (box.rig.running(first), box.rig.keeper(first))
+    fresh = box.start("true", cards=(B,))
+    box.waiting(fresh)
+    keepers = [box.rig.keeper(job) for job in (tried, fresh)]
+    go_on(box, tried)
+    until(lambda: box.rig.report(tried).line.holder_job_id == first)
+    disk.refuse(errno.ENOSPC)
+    # On this disk nobody can be told to stop.
+    for pid in holders:
+        os.kill(pid, signal.SIGKILL)
+    # The further attempt was begun, and left the line when the disk refused it.
+    until(lambda: _in_line(box) == {fresh: HOLDS})
+    assert all(lives(pid) for pid in keepers)
+    disk.allow()
+    # The mark of the one stood already: its attempt met the disk. The other one's is written late.
+    ended = [status_of(box.rig.ended(job, 60)) for job in (tried, fresh)]
+    assert [one.status for one in ended] == [Status.FAILED, Status.SUCCEEDED]
+    assert box.rig.report(tried).attempt == 2
+    assert box.rig.report(tried).lost == ""
+
+
+def _in_line(box: Box) -> dict[str, str]:
+    """What the ticket of each living job says."""
+    with lock_folder.opened(Places(str(box.locks), lasting=str(box.locks))) as folder:
+        return {one.job_id: one.says for one in tickets.read(folder) if one.live}
 
 
 def _small_disk(folder: Path) -> None:
