@@ -294,10 +294,10 @@ def follow(session: Session, found: Found, tell: Tell = silently, offset: int | 
 
 
 def follow_log(session: Session, found: Found, part: LogSlice, tell: Tell, onward: bool = False) -> None:
-    """Tell a step's log behind `part`, until the step ended; `onward`: the command's, through the attempts to come."""
+    """Tell a step's log behind `part` until the step ended; `onward`: also what follows, through attempts to come."""
     seen = watch(session, found, tell)
     if onward:
-        _follow.follow_attempts(seen, found.report, part.next_offset, part.attempt)
+        _follow.follow_onward(seen, found.report, part.step or "setup", part.next_offset, part.attempt)
     else:
         _follow.follow_log(seen, found.report, part.step, part.next_offset, part.attempt)
 

@@ -24,6 +24,8 @@ RECHECK_S = 2.0
 DRAIN_S = 30.0
 # Why a job that came too late never started: one word for both ways to wait.
 TOO_LATE = "queue timeout"
+# Of what speaks against a card: they change with each look while the same ones are on it, and are no news.
+_AMOUNTS = ("vram", "free_mib")
 
 
 class CardHold:
@@ -42,6 +44,9 @@ class CardHold:
         self._since = time.monotonic()
         self._checked_at = 0.0
         self._first = False
+        # What speaks against the held cards, and why the disk refused the mark that makes them the job's.
+        self._against: Dict[str, str] = {}
+        self._unwritten: Optional[OSError] = None
         self.is_paused = False
         self.env: Dict[str, str] = {}
         self.seen = card_check.Seen()
@@ -80,7 +85,7 @@ class CardHold:
             if not self._taken() and request.queue_wait_s <= 0 and not self._held_by_named():
                 raise self._busy()
             if self._lease is not None and request.queue_wait_s <= 0 and not self.check():
-                raise self._busy()
+                raise self._unwritten or self._busy()
             if not_yet:
                 self.pause(not_yet)
         except Refused:
@@ -144,9 +149,9 @@ class CardHold:
         if not found.why and not self._is_mine():
             return False
         self.env, self.seen = found.env, found.seen
-        before = self._said
+        before, self._against = self._against, {key: told for key, told in found.facts.items() if key not in _AMOUNTS}
         self._say(lean.replace(self._granted(), why=found.why))
-        if found.why and self._said != before:
+        if found.why and self._against != before:
             note(self._job_dir, "card_busy", detail=found.why)
         elif found.unverified:
             note(self._job_dir, "card_unverified", detail=found.unverified)
@@ -241,6 +246,7 @@ class CardHold:
             decision = self._write("go", "")
         except OSError as error:
             # A disk that refuses the mark is no loss of the cards: they stay held, and it is tried again.
+            self._unwritten = error
             self._say(lean.replace(self._granted(), why="its record cannot be written: %s" % (error.strerror or error)))
             return False
         if decision == "go":

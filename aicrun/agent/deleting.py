@@ -162,7 +162,8 @@ def _record(home: Home, run: str, job_id: str) -> Any:
 
 def _aside(run_id: str, what: _What) -> List[str]:
     """Take everything out of sight, so that nobody finds a half one; where it lies now."""
-    for path in what.old if what.whole else ():
+    # First what one before left: it would stand where the same names go now.
+    for path in what.old:
         _remove(path)
     gone = []
     for path in what.paths:

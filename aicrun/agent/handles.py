@@ -17,11 +17,16 @@ def keeper_lives(job_dir: str) -> bool:
 
 
 def is_held(path: str) -> bool:
-    """True while somebody holds `path` exclusively; a shared probe, so that two who look never disturb each other."""
+    """True while somebody holds `path` exclusively; a shared probe, so that two who look never disturb each other.
+
+    Also true of one that is there and cannot be looked at: nothing is taken for free, decided or removed on a guess.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        return True
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

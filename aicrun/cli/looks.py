@@ -152,6 +152,8 @@ def logs_command(
     with open_session(screen, machines) as (session, _):
         found = api.find(session, run)
         printer = _Printer(screen, raw)
+        # Nobody asked for one step or attempt alone: the run is meant.
+        onward = step in (None, "command") and not asked.attempt
         step = step or _newest_step(found)
         _check_attempt(found, step, asked.attempt)
         if screen.json:
@@ -163,10 +165,11 @@ def logs_command(
             screen.err(_not_kept(found, step) if asked.attempt in (0, found.report.attempt) else [])
             return Exit.DONE
         screen.interrupted = left_lines(found)
-        _follow(session, found, step, asked, printer)
+        _follow(session, found, step, asked, printer, onward)
         # Of this very job, under the name that was typed.
         now = replace(api.find(session, found.report.job_id), key=found.key)
-        goes_on = [f"the {step} ended, the run goes on: aicrun wait {run}"]
+        last = _newest_step(now) if onward else step
+        goes_on = [f"the {last} ended, the run goes on: aicrun wait {run}"]
         screen.err([f"{headline(now)}.", last_line(now)] if api.settled(now) else goes_on)
         return Exit.DONE
 
@@ -207,10 +210,10 @@ def _check_attempt(found: api.Found, step: str, attempt: int) -> None:
         )
 
 
-def _follow(session: api.Session, found: api.Found, step: str, asked: _Asked, printer: _Printer) -> None:
+def _follow(session: api.Session, found: api.Found, step: str, asked: _Asked, printer: _Printer, onward: bool) -> None:
     part = api.log_slice(session, found, step, *asked.where)
     printer.write(part.data)
-    api.follow_log(session, found, part, printer.tell, onward=step == "command" and not asked.attempt)
+    api.follow_log(session, found, part, printer.tell, onward=onward)
     printer.end()
 
 

@@ -142,6 +142,17 @@ def follow_attempts(watch: Watch, report: JobReport, offset: int | None, attempt
         watch.tell(StepDone(watch.run, "retry", words, time.monotonic() - began))
 
 
+def follow_onward(watch: Watch, report: JobReport, step: str, offset: int, attempt: int) -> JobReport:
+    """Tell the log of `step`, which comes before the command or is it, and then all that `follow_attempts` tells."""
+    if step != "command":
+        follow_log(watch, report, step, offset, attempt)
+        report = _until_command(watch, watch.patience.ask(lambda backend: backend.job(report.job_id)))
+        if not _has_started(report):
+            return report
+        offset, attempt = 0, report.attempt
+    return follow_attempts(watch, report, offset, attempt)
+
+
 def _until_next(watch: Watch, job_id: str, attempt: int) -> JobReport:
     """The report once an attempt after `attempt` runs, or when none is to come."""
     patience = watch.patience

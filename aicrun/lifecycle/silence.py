@@ -6,11 +6,12 @@ It must not ask anybody; which of these is true is known where the question was 
 from __future__ import annotations
 
 from aicrun.errors import AicrunError, HostUnreachable, Way
-from aicrun.plan.commands import typed_again
+from aicrun.plan.commands import typed
+from aicrun.spec.model import RunSpec
 from aicrun.wire.jobs import JobRequest
 
 
-def not_known(request: JobRequest, error: AicrunError) -> HostUnreachable:
+def not_known(request: JobRequest, spec: RunSpec, error: AicrunError) -> HostUnreachable:
     """What was sent may have started the run, and its machine gives no answer."""
     return HostUnreachable(
         "AIC-E592",
@@ -19,11 +20,11 @@ def not_known(request: JobRequest, error: AicrunError) -> HostUnreachable:
             ("sent", f"job {request.job_id}; nothing is sent again blindly"),
             ("error", error.message),
         ),
-        ways=(Way("safe, and adopts it if it started", same_again(request)),),
+        ways=(Way("safe, and adopts it if it started", typed("apply", spec)),),
     )
 
 
-def not_started(request: JobRequest, error: AicrunError) -> HostUnreachable:
+def not_started(request: JobRequest, spec: RunSpec, error: AicrunError) -> HostUnreachable:
     """The machine of the run fell silent before a confirm was sent to it."""
     return HostUnreachable(
         "AIC-E595",
@@ -34,7 +35,7 @@ def not_started(request: JobRequest, error: AicrunError) -> HostUnreachable:
         ),
         ways=(
             Way(f"try {request.machine}", f"aicrun doctor {request.machine}"),
-            Way("then the same again", same_again(request)),
+            Way("then the same again", typed("apply", spec)),
         ),
     )
 
@@ -49,7 +50,7 @@ def started(request: JobRequest, error: AicrunError) -> HostUnreachable:
     )
 
 
-def may_hold(request: JobRequest, machine: str, why: str) -> HostUnreachable:
+def may_hold(request: JobRequest, spec: RunSpec, machine: str, why: str) -> HostUnreachable:
     """A machine cannot say that it holds no other copy of the run."""
     return HostUnreachable(
         "AIC-E594",
@@ -57,27 +58,26 @@ def may_hold(request: JobRequest, machine: str, why: str) -> HostUnreachable:
         facts=((machine, why),),
         ways=(
             Way(f"try {machine}", f"aicrun doctor {machine}"),
-            Way("this once without it", f"{same_again(request)} --except {machine}"),
+            Way("this once without it", typed("apply", spec, "--except", machine)),
         ),
     )
 
 
-def old_not_known(request: JobRequest, old: str, machine: str, error: AicrunError) -> HostUnreachable:
-    """The machine of the job that this start takes the place of fell silent, asked or not to give it up."""
+def old_not_known(request: JobRequest, spec: RunSpec, old: tuple[str, str], error: AicrunError) -> HostUnreachable:
+    """The machine of the job that this start takes the place of fell silent, asked or not to give it up.
+
+    `old`: that job, and its machine.
+    """
+    job, machine = old
     return HostUnreachable(
         "AIC-E597",
         f"{request.run}: {machine} does not answer; the new job was not started",
         facts=(
-            ("old job", f"{old} may go on, or have given way already"),
+            ("old job", f"{job} may go on, or have given way already"),
             ("error", error.message),
         ),
         ways=(
-            Way("how it stands, once it answers", f"aicrun inspect {old}"),
-            Way("then look again", typed_again("plan", request.spec_file, request.asked)),
+            Way("how it stands, once it answers", f"aicrun inspect {job}"),
+            Way("then look again", typed("plan", spec)),
         ),
     )
-
-
-def same_again(request: JobRequest) -> str:
-    """The command that was typed, as far as the request knows it."""
-    return typed_again("apply", request.spec_file, request.asked)

@@ -145,7 +145,7 @@ def _reserved(wanted: Start, request: JobRequest, alone: bool) -> Reserved:
         brought = (wanted.secrets, wanted.diff)
         return _patience(wanted, wanted.machine).ask(lambda backend: backend.reserve(request, alone, *brought))
     except HostUnreachable as error:
-        raise (silence.not_known if alone else silence.not_started)(request, error) from error
+        raise (silence.not_known if alone else silence.not_started)(request, wanted.item.spec, error) from error
 
 
 def _standing(wanted: Start, request: JobRequest) -> JobReport:
@@ -226,9 +226,9 @@ def _settle(wanted: Start, request: JobRequest) -> Started | None:
 def _unheard(wanted: Start, request: JobRequest, machine: str, error: AicrunError | None) -> HostUnreachable:
     """What a start ends with that a machine keeps from being settled."""
     if error is not None and machine == wanted.machine:
-        return silence.not_started(request, error)
+        return silence.not_started(request, wanted.item.spec, error)
     why = error.message if error is not None else "a record of this run cannot be read there"
-    return silence.may_hold(request, machine, why)
+    return silence.may_hold(request, wanted.item.spec, machine, why)
 
 
 def _decided(wanted: Start, request: JobRequest, machine: str, rival: JobReport) -> JobReport | None:
@@ -266,7 +266,7 @@ def _before(wanted: Start, request: JobRequest) -> Started | None:
         if item.job_machine != wanted.machine:
             _leave(wanted, request, f"refused: {error.code}")
         old = item.job.job_id if item.job is not None else item.run
-        raise silence.old_not_known(request, old, item.job_machine, error) from error
+        raise silence.old_not_known(request, item.spec, (old, item.job_machine), error) from error
     except AicrunError as error:
         _leave(wanted, request, f"refused: {error.code}")
         raise
@@ -277,7 +277,7 @@ def _confirmed(wanted: Start, request: JobRequest) -> bool:
         wanted.session.ledger.note(request.job_id, request.run, wanted.machine, "confirming")
         decision, why = _patience(wanted, wanted.machine).ask(lambda backend: backend.confirm(request.job_id))
     except HostUnreachable as error:
-        raise silence.not_known(request, error) from error
+        raise silence.not_known(request, wanted.item.spec, error) from error
     except HostRefused as refusal:
         _leave(wanted, request, f"refused: {refusal.code}")
         raise

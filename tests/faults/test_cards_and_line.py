@@ -233,6 +233,11 @@ def test_a_stranger_on_the_card_is_named_and_waited_for(box: Box) -> None:
     assert (refusal.value.token, str(stranger.pid) in refusal.value.message) == ("gpu_busy", True)
     job = box.start("true")
     assert f"pid {stranger.pid} of root, 900 MiB" in box.waiting(job).why
+    for amount in (907, 914):
+        box.driver.write(plain.replace("card GPU-bbbb", f"  holder {stranger.pid} compute {amount}\ncard GPU-bbbb"))
+        until(lambda: f"{amount} MiB" in box.waiting(job).why)  # noqa: B023  used at once
+    # What it holds now is told, and no news each time.
+    assert [one.event for one in box.rig.report(job).events].count("card_busy") == 1
     stranger.kill()
     stranger.wait()
     box.rig.ended(job)

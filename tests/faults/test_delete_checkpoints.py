@@ -141,3 +141,18 @@ def test_a_kill_in_between_leaves_what_the_next_one_removes(rig: Rig, own: bool)
     left = sorted(path.name for path in (rig.home if own else folder).iterdir() if path.name.startswith(".aicrun-"))
     assert left == []
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_what_was_left_half_removed_does_not_stand_in_the_way_of_the_same_name(rig: Rig) -> None:
+    folder = rig.home / "out"
+    job = run(rig, folder, run_id=RUN_ID)
+    rig.ended(job)
+    names = doomed(rig, job)["names"]
+    with rig.link(AICRUN_TEST_HOOK="delete.aside:kill") as link:
+        link.send("delete_checkpoints", job_id=job, by="ana", dry=False, names=names)
+        assert until(lambda: link.process.poll()) == -signal.SIGKILL
+    # The run goes on and saves a checkpoint of the same name.
+    again = run(rig, folder, run_id=RUN_ID, named=(job,))
+    rig.ended(again)
+    deleted(rig, again)
+    assert [path.name for path in folder.iterdir()] == ["train.log"]

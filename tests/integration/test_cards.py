@@ -46,6 +46,18 @@ def test_the_second_run_waits_in_line_and_starts_when_the_first_ends(box: Projec
     assert len(box.starts()) == 2
 
 
+def test_the_log_of_a_run_in_line_is_followed_into_its_command(box: Project) -> None:
+    assert apply(box, "first", 100).returncode == 0
+    until(lambda: status(box, "first") == "in progress")
+    box.write("echo it went", "second", CARD, "second.yaml")
+    assert box.run("apply", "second.yaml", "--yes").returncode == 0
+    assert status(box, "second") == "enqueued"
+    following = box.popen("logs", "-f", "second")
+    assert box.run("stop", "first", "--yes").returncode == 0
+    out, said = following.communicate(timeout=60)
+    assert (following.returncode, "it went" in out, "the setup ended" in said) == (0, True, False), (out, said)
+
+
 def test_wait_0_is_refused_while_the_card_is_held_and_nothing_starts(box: Project) -> None:
     assert apply(box, "first", 100).returncode == 0
     until(lambda: status(box, "first") == "in progress")
