@@ -150,9 +150,10 @@ def run(argv: Sequence[str]) -> int:
     try:
         return _ended(screen, list(argv))
     except BrokenPipeError:
-        # Whoever read stdout has seen enough. Python would complain once more while closing it.
+        # Whoever read stdout has seen enough. Python would complain once more while closing it. How the command would
+        # have ended is not known any more, and a run's end is no 0 for that: 128 and SIGPIPE, as of any program.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return Exit.DONE
+        return Exit.READER_LEFT
     finally:
         signal.signal(signal.SIGTERM, previous)
 
