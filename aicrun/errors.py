@@ -39,7 +39,6 @@ class Exit(IntEnum):
     WAIT_PASSED = 13
     TRANSFER_FAILED = 14
     INTERRUPTED = 130
-    READER_LEFT = 141
     TERMINATED = 143
 
 

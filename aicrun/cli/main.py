@@ -150,10 +150,9 @@ def run(argv: Sequence[str]) -> int:
     try:
         return _ended(screen, list(argv))
     except BrokenPipeError:
-        # Whoever read stdout has seen enough. Python would complain once more while closing it. How the command would
-        # have ended is not known any more, and a run's end is no 0 for that: 128 and SIGPIPE, as of any program.
+        # Whoever read stdout has seen enough. Python would complain once more while closing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return Exit.READER_LEFT
+        return Exit.DONE
     finally:
         signal.signal(signal.SIGTERM, previous)
 

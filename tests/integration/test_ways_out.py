@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -216,16 +215,3 @@ def test_what_removes_our_files_works_when_the_machine_is_out_of_the_list(person
 
 def test_the_help_of_machines_cuts_no_line(person: Person) -> None:
     assert "..." not in person.run("machines", "--help").stdout.partition("Commands:")[2]
-
-
-def test_a_run_that_failed_is_no_0_for_a_reader_who_left(project: Project) -> None:
-    project.write("exit 3")
-    assert project.apply("--follow").returncode == 10
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    command = [sys.executable, "-m", "aicrun", "wait", "quick"]
-    env = dict(project.person.env, PYTHONPATH=str(REPOSITORY))
-    done = subprocess.run(command, cwd=project.folder, env=env, stdout=write_end, stderr=subprocess.PIPE, check=False)
-    os.close(write_end)
-    # 128 and SIGPIPE, and not a word.
-    assert (done.returncode, done.stderr) == (141, b"")

@@ -49,8 +49,8 @@ def test_several_runs_end_as_the_first_of_the_order(ended: list[Exit], whole: Ex
 
 
 def test_no_ending_of_several_runs_is_ever_hidden_by_done() -> None:
-    # An interrupt and a reader who leaves end the whole call; every other code can be one of several.
-    alone = {Exit.INTERRUPTED, Exit.TERMINATED, Exit.READER_LEFT}
+    # An interrupt ends the whole call by itself; every other code can be one of several.
+    alone = {Exit.INTERRUPTED, Exit.TERMINATED}
     for code in set(Exit) - alone - {Exit.DONE}:
         assert worst([Exit.DONE, code]) is code
 
