@@ -150,7 +150,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         return _ended(screen, list(argv))
     except BrokenPipeError:
-        # Whoever read stdout has seen enough. Python would complain once more while closing it.
+        # Whoever read a log has seen enough. Python would complain once more while closing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.DONE
     finally:

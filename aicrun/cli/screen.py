@@ -185,7 +185,9 @@ class Screen:
         try:
             self._write(sys.stdout, ready, colour)
         except BrokenPipeError:
-            raise
+            # Whoever read has seen enough. The command does what it was told all the same, and ends with its own code:
+            # a run that failed is no 0 because of it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         except OSError as error:
             raise _unwritable(error) from error
 

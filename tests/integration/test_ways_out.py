@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -215,3 +216,23 @@ def test_what_removes_our_files_works_when_the_machine_is_out_of_the_list(person
 
 def test_the_help_of_machines_cuts_no_line(person: Person) -> None:
     assert "..." not in person.run("machines", "--help").stdout.partition("Commands:")[2]
+
+
+def test_a_reader_who_left_changes_neither_what_is_done_nor_how_it_ends(project: Project) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    env = dict(project.person.env, PYTHONPATH=str(REPOSITORY))
+
+    def unread(*words: str) -> tuple[int, bytes]:
+        command = [sys.executable, "-m", "aicrun", *words]
+        done = subprocess.run(
+            command, cwd=project.folder, env=env, stdout=write_end, stderr=subprocess.PIPE, check=False
+        )
+        return done.returncode, done.stderr
+
+    project.write("exit 3")
+    assert unread("apply", "run.yaml", "--yes", "--follow")[0] == 10
+    assert project.job("quick")["status"] == "failed"
+    assert unread("wait", "quick") == (10, b"")
+    assert unread("list") == unread("inspect", "quick", "--json") == (0, b"")
+    os.close(write_end)
